@@ -1,1 +1,25 @@
-//! placeholder
+//! The message store: one log, and what is derived from it.
+
+mod append;
+mod dispatch;
+mod error;
+mod log;
+mod options;
+mod queue;
+mod read;
+mod stats;
+mod store;
+mod waterline;
+
+pub use append::{AppendBatch, Outcome};
+pub use dispatch::{Arrival, ArrivalListener};
+pub use error::{AppendError, DiskFull, FileError, OpenError, PushError, ReadError};
+pub use log::{RecordSlice, Segment};
+pub use options::{DiskUsageSource, FlushDiskType, StoreOptions};
+pub use queue::{ConsumeQueue, QueueWatch};
+pub use read::{
+    AcceptAll, Boundary, MessageFilter, QueueUnit, ReadOutcome, ReadRequest, ReadStatus, RecordRef, RecordSink, Residency,
+};
+pub use stats::{PUT_LATENCY_BOUNDS_MS, StoreStats};
+pub use store::{QueryResult, Store};
+pub use waterline::{Waterline, WaterlineWait};

@@ -1,1 +1,80 @@
-//! Messages as they are stored and delivered (`docs/spec/02-store.md` 4).
+//! Messages as they are stored in the commit log and delivered to clients (`docs/spec/02-store.md` §4,
+//! `docs/spec/01-remoting.md` §6).
+//!
+//! * [`RecordFields`] is a message on its way into the log: [`RecordFields::encode_into`] writes the record with
+//!   holes for the three values that only the log can know (queue offset, physical offset, store time).
+//! * [`RecordView`] is a message on its way out: a checked view of stored bytes, without copying.
+//! * [`properties`] reads and writes the `name 0x01 value 0x02` list, [`batch`] the body of a batch send,
+//!   [`id`] the two kinds of message ids.
+//!
+//! Nothing here allocates unless its name says so, and nothing here panics on bytes from outside.
+
+pub mod batch;
+pub mod id;
+pub mod properties;
+mod record;
+pub mod sysflag;
+mod view;
+
+pub use record::{
+    BLANK_LEN_MIN, BLANK_MAGIC, CRC_PROPERTY_LEN, EncodeError, MAGIC_V1, MAGIC_V2, PROPERTIES_LEN_MAX, QUEUE_OFFSET_AT,
+    RecordFields, TOPIC_LEN_MAX_V1, encode_blank, seal_crc_property, set_log_fields,
+};
+pub use view::{RecordError, RecordView};
+
+/// The CRC of a body or a record as RocketMQ stores it: CRC-32 (IEEE) with bit 31 cleared
+/// (`docs/spec/02-store.md` §4.4).
+pub fn crc32(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes) & 0x7FFF_FFFF
+}
+
+/// `String.hashCode()` of Java: 32-bit wrapping sum over UTF-16 units. Tags codes and index keys are made of it
+/// (`docs/spec/02-store.md` §6.2, §8.2).
+pub fn java_string_hash(text: &str) -> i32 {
+    java_string_hash_onto(0, text)
+}
+
+/// Continues a [`java_string_hash`] with more text, so that a joined string (`topic#key`) need not be built.
+pub fn java_string_hash_onto(hash: i32, text: &str) -> i32 {
+    if text.is_ascii() {
+        return text.bytes().fold(hash, |h, b| h.wrapping_mul(31).wrapping_add(i32::from(b)));
+    }
+    text.encode_utf16().fold(hash, |h, unit| h.wrapping_mul(31).wrapping_add(i32::from(unit)))
+}
+
+/// The tags code of a message: the hash of its whole `TAGS` value, sign-extended; 0 without tags.
+pub fn tags_code(tags: Option<&str>) -> i64 {
+    tags.map_or(0, |tags| i64::from(java_string_hash(tags)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_of_java() {
+        assert_eq!(java_string_hash("TagA"), 2_598_919);
+        assert_eq!(java_string_hash("TagB"), 2_598_920);
+        assert_eq!(java_string_hash("中文标签"), 622_041_809);
+        assert_eq!(java_string_hash("中文"), 646_394);
+        assert_eq!(java_string_hash("polygenelubricants"), i32::MIN);
+        assert_eq!(java_string_hash("TopicTest#k1"), 2_746_024);
+        assert_eq!(java_string_hash("TopicTest#AC11000100002A9F0000000000000001"), -1_797_237_886);
+        assert_eq!(java_string_hash_onto(java_string_hash("TopicTest"), "#k1"), 2_746_024);
+        assert_eq!(java_string_hash("*"), 42);
+        // A character outside of the basic plane counts as its two surrogates.
+        let surrogates = [0xD83Du16, 0xDE00].iter().fold(0i32, |h, u| h.wrapping_mul(31).wrapping_add(i32::from(*u)));
+        assert_eq!(java_string_hash("\u{1F600}"), surrogates);
+        assert_eq!(tags_code(Some("polygenelubricants")), i64::from(i32::MIN));
+        assert_eq!(tags_code(None), 0);
+    }
+
+    #[test]
+    fn crc_has_bit_31_cleared() {
+        assert_eq!(crc32(b""), 0);
+        assert_eq!(crc32(b"hello"), 907_060_870);
+        assert_eq!(crc32(b"a"), 1_756_872_259);
+        assert_eq!(crc32(b"123456789"), 1_274_296_614);
+        assert_eq!(crc32(b"hi"), 1_486_039_724);
+    }
+}

@@ -1,0 +1,154 @@
+//! Records on their way into the log: what one socket read brought, appended under one lock acquisition.
+
+use std::sync::Arc;
+
+use ferromq_protocol::message::{RecordFields, sysflag};
+
+use crate::error::PushError;
+use crate::queue::ConsumeQueue;
+
+/// Records that are appended together. One per connection, reused: after the first few rounds nothing allocates.
+///
+/// ```no_run
+/// # use ferromq_store::*; use ferromq_protocol::message::RecordFields;
+/// # fn f(store: &Store, record: RecordFields<'_>) -> Result<(), Box<dyn std::error::Error>> {
+/// let queue = store.queue("TopicTest", 3);
+/// let mut batch = store.new_batch();
+/// batch.push(&queue, &record)?;
+/// let result = store.append(&mut batch);
+/// for outcome in batch.outcomes() { /* answer the first `outcomes().len()` requests: stored */ }
+/// if let Err(error) = result { /* answer the rest: refused */ }
+/// batch.clear();
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct AppendBatch {
+    /// Encoded records, back to back.
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) crc_property: bool,
+    record_len_max: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) queue: Arc<ConsumeQueue>,
+    pub(crate) size: u32,
+    /// Bytes of this record and the ones of its group behind it: they must end up in one file.
+    pub(crate) group_size: u32,
+    pub(crate) takes_queue_offset: bool,
+}
+
+/// What became of an appended record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// Its offset in its queue (0 for prepared and rolled back transactional messages).
+    pub queue_offset: i64,
+    /// Where it begins in the log.
+    pub physical_offset: u64,
+    /// Its length in the log, bytes.
+    pub size: u32,
+    /// The broker's clock at the append, milliseconds since 1970.
+    pub store_timestamp: i64,
+}
+
+impl Outcome {
+    /// Where the record ends in the log: what a waterline must reach.
+    pub fn end(&self) -> u64 {
+        self.physical_offset + u64::from(self.size)
+    }
+}
+
+impl AppendBatch {
+    pub(crate) fn new(record_len_max: usize, crc_property: bool) -> Self {
+        AppendBatch { scratch: Vec::new(), entries: Vec::new(), outcomes: Vec::new(), crc_property, record_len_max }
+    }
+
+    /// Adds one message. On an error the batch is unchanged.
+    pub fn push(&mut self, queue: &Arc<ConsumeQueue>, record: &RecordFields<'_>) -> Result<(), PushError> {
+        self.push_group(queue, std::iter::once(*record)).map(|_| ())
+    }
+
+    /// Adds the messages of a traditional batch: consecutive queue offsets, one log file
+    /// (`docs/spec/02-store.md` §4.7). Returns how many there were; on an error the batch is unchanged.
+    pub fn push_group<'a>(
+        &mut self,
+        queue: &Arc<ConsumeQueue>,
+        records: impl IntoIterator<Item = RecordFields<'a>>,
+    ) -> Result<usize, PushError> {
+        let (scratch_before, entries_before) = (self.scratch.len(), self.entries.len());
+        let result = self.encode_group(queue, records);
+        if result.is_err() {
+            self.scratch.truncate(scratch_before);
+            self.entries.truncate(entries_before);
+            return result;
+        }
+        let mut group_size = 0;
+        for entry in self.entries[entries_before..].iter_mut().rev() {
+            group_size += entry.size;
+            entry.group_size = group_size;
+        }
+        result
+    }
+
+    fn encode_group<'a>(
+        &mut self,
+        queue: &Arc<ConsumeQueue>,
+        records: impl IntoIterator<Item = RecordFields<'a>>,
+    ) -> Result<usize, PushError> {
+        let start = self.scratch.len();
+        let mut count = 0;
+        for record in records {
+            debug_assert_eq!((record.topic, record.queue_id), (queue.topic(), queue.queue_id()));
+            let size = if self.crc_property {
+                record.encode_with_crc_property_into(&mut self.scratch)?
+            } else {
+                record.encode_into(&mut self.scratch)?
+            };
+            let len = self.scratch.len() - start;
+            if len > self.record_len_max {
+                return Err(PushError::LargerThanFile { len, max: self.record_len_max });
+            }
+            self.entries.push(Entry {
+                queue: Arc::clone(queue),
+                size: size as u32,
+                group_size: 0,
+                takes_queue_offset: sysflag::takes_queue_offset(record.sys_flag),
+            });
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Number of records pushed.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing was pushed.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of all records pushed.
+    pub fn bytes(&self) -> usize {
+        self.scratch.len()
+    }
+
+    /// What became of the records, in the order in which they were pushed, after
+    /// [`Store::append`](crate::Store::append). When it failed, only the records that were appended before the failure
+    /// have an outcome (a group entirely or not at all).
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
+    }
+
+    /// Forgets everything, keeps the memory (up to 1 MiB of it).
+    pub fn clear(&mut self) {
+        const KEPT: usize = 1 << 20;
+        self.scratch.clear();
+        self.scratch.shrink_to(KEPT);
+        self.entries.clear();
+        self.outcomes.clear();
+    }
+}

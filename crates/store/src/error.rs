@@ -1,0 +1,111 @@
+//! What can go wrong, in words that an operator can act on.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ferromq_protocol::message::EncodeError;
+
+/// The store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A setting has a value that the store can't work with.
+    #[error("bad setting: {0}")]
+    BadOption(String),
+    /// Another process has this store open.
+    #[error("the store {} is in use by another broker (its lock file is held); stop that one or choose another storePathRootDir", root.display())]
+    Locked {
+        /// Root of the store.
+        root: PathBuf,
+    },
+    /// A file of the log has a length that does not fit `mappedFileSizeCommitLog`, or a name that is not an offset.
+    #[error("{}: {reason}; nothing was changed", path.display())]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
+    /// The file system said no.
+    #[error(transparent)]
+    Io(#[from] FileError),
+}
+
+/// An I/O error with what was attempted and on which file.
+#[derive(Debug, thiserror::Error)]
+#[error("can't {action} {}: {source}", path.display())]
+pub struct FileError {
+    /// What was attempted: "create", "map", "read", ...
+    pub action: &'static str,
+    /// The file or directory.
+    pub path: PathBuf,
+    /// What the system said.
+    #[source]
+    pub source: io::Error,
+}
+
+impl FileError {
+    /// An I/O error's context, for `map_err`.
+    pub(crate) fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
+        let path = path.to_path_buf();
+        move |source| FileError { action, path, source }
+    }
+}
+
+/// Why records were not appended. Those that come first in the batch may have been: see
+/// [`AppendBatch::outcomes`](crate::AppendBatch::outcomes).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// The disk is fuller than `diskSpaceWarningLevelRatio` allows, or the file system has no room for the next file.
+    #[error(transparent)]
+    DiskFull(#[from] DiskFull),
+    /// The next log file could not be created for another reason than a full disk.
+    #[error("create mapped file failed: {0}")]
+    CreateFile(String),
+    /// The store is shutting down.
+    #[error("the store is shutting down")]
+    Shutdown,
+}
+
+/// Writes are refused for want of disk space. Reads go on; writes come back by themselves.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "disk full: {} uses {used_percent} percent of its partition, the limit is {limit_percent} (setting {setting})",
+    directory.display()
+)]
+pub struct DiskFull {
+    /// The directory whose partition is full.
+    pub directory: PathBuf,
+    /// Used part of the partition, percent rounded up.
+    pub used_percent: u8,
+    /// The limit in percent; 100 when the file system itself had no room.
+    pub limit_percent: u8,
+    /// The setting that holds the limit, as in `broker.conf`.
+    pub setting: &'static str,
+}
+
+/// A record can't be put into a batch.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PushError {
+    /// It can't be encoded.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// It would not fit into any log file.
+    #[error("the record (or group of records) is {len} bytes long, a log file holds {max} (mappedFileSizeCommitLog - 8)")]
+    LargerThanFile {
+        /// Its length in bytes.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+}
+
+/// A record could not be read at a physical offset.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// No record begins there, although the offset is inside the log.
+    #[error("no record begins at physical offset {offset}")]
+    NoRecord {
+        /// What was asked for.
+        offset: u64,
+    },
+}
