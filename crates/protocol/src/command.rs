@@ -1,0 +1,231 @@
+//! Commands that own their parts: everything that is not on the hot path reads and writes these.
+
+use bytes::Bytes;
+use thiserror::Error;
+
+use crate::code;
+use crate::frame::{self, HeaderEncoding};
+use crate::header::{FLAG_ONEWAY, FLAG_RESPONSE, FieldOut, Head, HeaderError, HeaderScratch, Request, begin_frame};
+use crate::version::{self, Language};
+
+/// A request or a response (`docs/spec/01-remoting.md` 1.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RemotingCommand {
+    /// Request or response code.
+    pub code: i32,
+    /// Language of the sender; `None` when it named an unknown one.
+    pub language: Option<Language>,
+    /// Version of the sender.
+    pub version: i32,
+    /// Correlation id, chosen by the requester.
+    pub opaque: i32,
+    /// [`FLAG_RESPONSE`], [`FLAG_ONEWAY`].
+    pub flag: i32,
+    /// Text for people.
+    pub remark: Option<String>,
+    /// Header fields in order. `None` and empty differ on the wire, and clients rely on it (1.11).
+    pub fields: Option<Vec<(String, String)>>,
+    /// Empty means none.
+    pub body: Bytes,
+}
+
+/// A header field that a handler can't work with. It becomes the remark of a SYSTEM_ERROR (1.4).
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum FieldError {
+    /// The request does not have it.
+    #[error("{request} needs header field `{field}`")]
+    Missing {
+        /// Name of the request code.
+        request: &'static str,
+        /// Name of the field.
+        field: &'static str,
+    },
+    /// It is there, but it is not what it should be.
+    #[error("header field `{field}` of {request} is not {wanted}: `{value}`")]
+    Invalid {
+        /// Name of the request code.
+        request: &'static str,
+        /// Name of the field.
+        field: &'static str,
+        /// What it should be.
+        wanted: &'static str,
+        /// What it is.
+        value: String,
+    },
+}
+
+impl RemotingCommand {
+    /// A request; the connection that sends it gives it its `opaque`.
+    pub fn request(code: i32) -> Self {
+        Self { code, language: Some(Language::JAVA), version: version::CURRENT, ..Self::default() }
+    }
+
+    /// A response without field map; the connection that sends it gives it the request's `opaque`.
+    pub fn response(code: i32) -> Self {
+        Self { flag: FLAG_RESPONSE, ..Self::request(code) }
+    }
+
+    /// A response with code 0.
+    pub fn success() -> Self {
+        Self::response(code::response::SUCCESS)
+    }
+
+    /// A response that says what went wrong.
+    pub fn error(code: i32, remark: impl Into<String>) -> Self {
+        Self { remark: Some(remark.into()), ..Self::response(code) }
+    }
+
+    /// The same with a body.
+    #[must_use]
+    pub fn with_body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// The same with a remark.
+    #[must_use]
+    pub fn with_remark(mut self, remark: impl Into<String>) -> Self {
+        self.remark = Some(remark.into());
+        self
+    }
+
+    /// The same with one more header field.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, value: impl ToString) -> Self {
+        self.fields.get_or_insert_default().push((name.into(), value.to_string()));
+        self
+    }
+
+    /// The same with one more header field if there is a value.
+    #[must_use]
+    pub fn with_some(self, name: &str, value: Option<impl ToString>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    /// The same with a field map, be it empty.
+    #[must_use]
+    pub fn with_field_map(mut self) -> Self {
+        self.fields.get_or_insert_default();
+        self
+    }
+
+    /// Whether the sender expects no answer.
+    pub fn is_oneway(&self) -> bool {
+        self.flag & FLAG_ONEWAY != 0
+    }
+
+    /// Whether this is an answer.
+    pub fn is_response(&self) -> bool {
+        self.flag & FLAG_RESPONSE != 0
+    }
+
+    /// A header field that may be absent.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let fields = self.fields.as_deref()?;
+        fields.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A header field that has to be there.
+    pub fn text(&self, field: &'static str) -> Result<&str, FieldError> {
+        self.field(field).ok_or_else(|| FieldError::Missing { request: code::request::name(self.code), field })
+    }
+
+    /// A header field that has to be a number of the wanted width.
+    pub fn number<N: TryFrom<i64>>(&self, field: &'static str) -> Result<N, FieldError> {
+        parse_number(self.code, field, self.text(field)?)
+    }
+
+    /// A header field that is a number if it is there. Like the reference, an empty one counts as absent.
+    pub fn number_or_none<N: TryFrom<i64>>(&self, field: &'static str) -> Result<Option<N>, FieldError> {
+        self.field(field).filter(|text| !text.is_empty()).map(|text| parse_number(self.code, field, text)).transpose()
+    }
+
+    /// A header field that is a boolean: `true` in any case is true, anything else and nothing are false.
+    pub fn boolean(&self, field: &str) -> bool {
+        self.field(field).is_some_and(|text| text.eq_ignore_ascii_case("true"))
+    }
+
+    /// Appends the whole frame to `out`.
+    pub fn encode(&self, encoding: HeaderEncoding, out: &mut Vec<u8>) {
+        let head = Head {
+            code: self.code,
+            opaque: self.opaque,
+            flag: self.flag,
+            language: self.language.unwrap_or_default(),
+            version: self.version,
+            remark: self.remark.as_deref(),
+        };
+        let fields = self.fields.as_ref();
+        let fields = fields.map(|fields| fields.iter().map(|(name, value)| (name.as_str(), FieldOut::Text(value))));
+        let (start, header_end) = begin_frame(out, encoding, &head, fields);
+        out.extend_from_slice(&self.body);
+        frame::finish(out, start, header_end, encoding);
+    }
+
+    /// The command in one whole frame.
+    pub fn decode(frame: &frame::Frame<'_>) -> Result<Self, HeaderError> {
+        Self::from_request(&HeaderScratch::default().parse(frame)?)
+    }
+
+    /// An owned copy of what a connection read.
+    pub fn from_request(request: &Request<'_>) -> Result<Self, HeaderError> {
+        let fields = || {
+            request
+                .fields
+                .iter()
+                .map(|(name, value)| Ok((String::from_utf8_lossy(name).into_owned(), value.text()?.into_owned())))
+                .collect::<Result<_, HeaderError>>()
+        };
+        Ok(Self {
+            code: request.code,
+            language: request.language,
+            version: request.version,
+            opaque: request.opaque,
+            flag: request.flag,
+            remark: request.remark().map(|remark| remark.into_owned()),
+            fields: if request.fields.is_present() { Some(fields()?) } else { None },
+            body: Bytes::copy_from_slice(request.body),
+        })
+    }
+}
+
+fn parse_number<N: TryFrom<i64>>(code: i32, field: &'static str, text: &str) -> Result<N, FieldError> {
+    let number = crate::header::parse_decimal(text.as_bytes()).and_then(|number| N::try_from(number).ok());
+    number.ok_or_else(|| FieldError::Invalid {
+        request: code::request::name(code),
+        field,
+        wanted: if size_of::<N>() > 4 { "a 64-bit number" } else { "a 32-bit number" },
+        value: text.chars().take(64).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_in_both_encodings() {
+        let mut command = RemotingCommand::error(17, "no \u{1}\"route\" for 中文").with("topic", "T").with("n", -5);
+        command.opaque = -7;
+        command.body = Bytes::from_static(b"body");
+        for encoding in [HeaderEncoding::Json, HeaderEncoding::Binary] {
+            let mut bytes = Vec::new();
+            command.encode(encoding, &mut bytes);
+            let (frame, length) = frame::split(&bytes).unwrap().unwrap();
+            assert_eq!(length, bytes.len());
+            assert_eq!(RemotingCommand::decode(&frame).unwrap(), command);
+        }
+    }
+
+    #[test]
+    fn a_missing_or_broken_field_is_named() {
+        let command = RemotingCommand::request(code::request::PULL_MESSAGE).with("queueId", "x1");
+        let missing = command.text("topic").unwrap_err().to_string();
+        assert_eq!(missing, "PULL_MESSAGE needs header field `topic`");
+        let invalid = command.number::<i32>("queueId").unwrap_err().to_string();
+        assert_eq!(invalid, "header field `queueId` of PULL_MESSAGE is not a 32-bit number: `x1`");
+    }
+}

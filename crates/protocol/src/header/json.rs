@@ -1,0 +1,342 @@
+//! The JSON header (`docs/spec/01-remoting.md` 1.2).
+//!
+//! [`parse`] reads what real clients send, in one pass and without allocating. Whatever is JSON only to fastjson
+//! (single quotes, bare keys, `ext_fields`, objects as field values …) goes through [`normalize`] first.
+
+use std::borrow::Cow;
+
+use memchr::memchr2;
+
+use super::{FieldSpan, Form, HEADER_FIELDS_MAX, HeaderError, Parts, Span, parse_decimal};
+use crate::json::{self, JsonError, Value};
+use crate::version::Language;
+
+/// Why [`parse`] gave up.
+pub(super) enum Irregular {
+    /// Perhaps the lenient reader understands it.
+    NeedsLenientReader,
+    /// Nobody does.
+    Error(HeaderError),
+}
+
+struct Parser<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+/// A scalar as it stands in the text.
+struct Scalar {
+    span: Span,
+    form: Form,
+    quoted: bool,
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&mut self) -> Option<u8> {
+        while let Some(&byte) = self.text.get(self.at) {
+            if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+                return Some(byte);
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    fn expect(&mut self, wanted: u8) -> Result<(), Irregular> {
+        if self.peek() == Some(wanted) {
+            self.at += 1;
+            return Ok(());
+        }
+        Err(Irregular::NeedsLenientReader)
+    }
+
+    /// A quoted string: where its text stands and whether it holds escapes.
+    fn string(&mut self) -> Result<(Span, Form), Irregular> {
+        self.expect(b'"')?;
+        let start = self.at;
+        let mut form = Form::Plain;
+        loop {
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            let Some(found) = memchr2(b'"', b'\\', rest) else { return Err(Irregular::NeedsLenientReader) };
+            self.at += found;
+            if self.text[self.at] == b'"' {
+                let span = Span::new(start, self.at);
+                self.at += 1;
+                return Ok((span, form));
+            }
+            form = Form::Escaped;
+            self.at += 2;
+        }
+    }
+
+    fn scalar(&mut self) -> Result<Scalar, Irregular> {
+        if self.peek() == Some(b'"') {
+            let (span, form) = self.string()?;
+            return Ok(Scalar { span, form, quoted: true });
+        }
+        let start = self.at;
+        while self.text.get(self.at).is_some_and(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'a'..=b'z')) {
+            self.at += 1;
+        }
+        let bytes = &self.text[start..self.at];
+        let form = match bytes {
+            b"null" => Form::Null,
+            b"true" | b"false" => Form::Plain,
+            _ if parse_decimal(bytes).is_some() && matches!(self.text.get(self.at), Some(b',' | b'}' | b' ' | b'\n')) => {
+                Form::Plain
+            }
+            _ => return Err(Irregular::NeedsLenientReader),
+        };
+        Ok(Scalar { span: Span::new(start, self.at), form, quoted: false })
+    }
+
+    /// Calls `member` at the start of each member's value, for a whole object.
+    fn object(
+        &mut self,
+        mut member: impl FnMut(&mut Self, Span) -> Result<(), Irregular>,
+    ) -> Result<(), Irregular> {
+        self.expect(b'{')?;
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            let (key, form) = self.string()?;
+            if form != Form::Plain {
+                return Err(Irregular::NeedsLenientReader);
+            }
+            self.expect(b':')?;
+            member(self, key)?;
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return Err(Irregular::NeedsLenientReader),
+            }
+        }
+    }
+
+    fn int(&mut self, name: &'static str) -> Result<Option<i32>, Irregular> {
+        let scalar = self.scalar()?;
+        if scalar.form == Form::Null {
+            return Ok(None);
+        }
+        let number = parse_decimal(scalar.span.of(self.text)).and_then(|number| i32::try_from(number).ok());
+        number.map(Some).ok_or(Irregular::Error(HeaderError::Member(name)))
+    }
+
+    fn language(&mut self) -> Result<Option<Language>, Irregular> {
+        let scalar = self.scalar()?;
+        let bytes = scalar.span.of(self.text);
+        if scalar.quoted || scalar.form == Form::Null {
+            return Ok(Language::from_name(bytes));
+        }
+        // A number is a position, and one outside of the list ends the connection; an unknown name does not.
+        let code = parse_decimal(bytes).and_then(|code| u8::try_from(code).ok()).and_then(Language::from_code);
+        code.map(Some).ok_or(Irregular::Error(HeaderError::Member("language")))
+    }
+}
+
+/// Parses a header in strict JSON, noting its fields in `fields`.
+pub(super) fn parse(text: &[u8], fields: &mut Vec<FieldSpan>) -> Result<Parts, Irregular> {
+    let mut parser = Parser { text, at: 0 };
+    let mut parts = Parts { language: Some(Language::JAVA), ..Parts::default() };
+    parser.object(|parser, key| {
+        match key.of(text) {
+            b"code" => parts.code = parser.int("code")?.unwrap_or(0),
+            b"flag" => parts.flag = parser.int("flag")?.unwrap_or(0),
+            b"version" => parts.version = parser.int("version")?.unwrap_or(0),
+            b"opaque" => parts.opaque = parser.int("opaque")?,
+            b"language" => parts.language = parser.language()?,
+            b"remark" => {
+                let remark = parser.scalar()?;
+                parts.remark = (remark.form != Form::Null).then_some((remark.span, remark.form));
+            }
+            b"serializeTypeCurrentRPC" => drop(parser.scalar()?),
+            b"extFields" => {
+                fields.clear();
+                if parser.peek() == Some(b'n') {
+                    parts.has_fields = false;
+                    return parser.scalar().map(drop);
+                }
+                parts.has_fields = true;
+                parser.object(|parser, key| {
+                    let value = parser.scalar()?;
+                    if fields.len() == HEADER_FIELDS_MAX {
+                        return Err(Irregular::Error(HeaderError::TooManyFields));
+                    }
+                    fields.push(FieldSpan { key, value: value.span, form: value.form });
+                    Ok(())
+                })?;
+            }
+            _ => return Err(Irregular::NeedsLenientReader),
+        }
+        Ok(())
+    })?;
+    if parser.peek().is_some() {
+        return Err(Irregular::NeedsLenientReader);
+    }
+    Ok(parts)
+}
+
+/// Rewrites what fastjson would read as a header into strict JSON with the known members only.
+pub(super) fn normalize(text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
+    let text = String::from_utf8_lossy(text);
+    let header = json::parse(&text)?;
+    out.push(b'{');
+    for name in ["code", "flag", "version", "opaque", "language", "remark"] {
+        if let Some(value) = member(&header, name) {
+            write_member(name, out);
+            match value {
+                Value::Number(digits) if name != "remark" => out.extend_from_slice(digits.as_bytes()),
+                other => write_json_string(out, as_text(other).as_bytes()),
+            }
+        }
+    }
+    if let Some(Value::Object(fields)) = member(&header, "extFields") {
+        write_member("extFields", out);
+        out.push(b'{');
+        for (position, (key, value)) in fields.iter().enumerate() {
+            if position > 0 {
+                out.push(b',');
+            }
+            write_json_string(out, as_text(key).as_bytes());
+            out.push(b':');
+            match value {
+                Value::Null => out.extend_from_slice(b"null"),
+                other => write_json_string(out, as_text(other).as_bytes()),
+            }
+        }
+        out.push(b'}');
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// The last member with this name that is not null, in any of the spellings that fastjson accepts.
+fn member<'v>(header: &'v Value<'v>, name: &str) -> Option<&'v Value<'v>> {
+    let Value::Object(members) = header else { return None };
+    let spelled = |key: &str| {
+        let letters = key.bytes().filter(|byte| !matches!(byte, b'_' | b'-')).map(|byte| byte.to_ascii_lowercase());
+        letters.eq(name.bytes().map(|byte| byte.to_ascii_lowercase()))
+    };
+    let found = members.iter().rev().find(|(key, _)| key.as_name().is_some_and(spelled));
+    found.map(|(_, value)| value).filter(|value| !matches!(value, Value::Null))
+}
+
+/// What a value becomes where a text is wanted.
+fn as_text<'v>(value: &'v Value<'_>) -> Cow<'v, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        other => Cow::Owned(other.to_string()),
+    }
+}
+
+fn write_member(name: &str, out: &mut Vec<u8>) {
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    write_json_string(out, name.as_bytes());
+    out.push(b':');
+}
+
+/// Writes UTF-8 text as a JSON string with the escapes that fastjson writes (5.2 rule 6).
+pub fn write_json_string(out: &mut Vec<u8>, text: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    out.push(b'"');
+    let mut done = 0;
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        let (short, unit, width) = match byte {
+            b'"' | b'\\' => (byte, 0, 1),
+            0x08 => (b'b', 0, 1),
+            b'\t' => (b't', 0, 1),
+            b'\n' => (b'n', 0, 1),
+            0x0c => (b'f', 0, 1),
+            b'\r' => (b'r', 0, 1),
+            0..=0x1f | 0x7f => (b'u', u16::from(byte), 1),
+            // U+0080 to U+009F, and U+2028, U+2029.
+            0xc2 if text.get(at + 1).is_some_and(|next| (0x80..=0x9f).contains(next)) => {
+                (b'u', u16::from(text[at + 1]), 2)
+            }
+            0xe2 if text.get(at + 1) == Some(&0x80) && matches!(text.get(at + 2), Some(0xa8 | 0xa9)) => {
+                (b'u', 0x2000 | u16::from(text[at + 2] & 0x7f), 3)
+            }
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        out.extend_from_slice(&text[done..at]);
+        out.extend_from_slice(&[b'\\', short]);
+        if short == b'u' {
+            out.extend((0..4).rev().map(|digit| HEX[usize::from(unit >> (4 * digit) & 0xf)]));
+        }
+        at += width;
+        done = at;
+    }
+    out.extend_from_slice(&text[done..]);
+    out.push(b'"');
+}
+
+/// Appends a JSON string's text to `out` with its escapes resolved. A lone surrogate becomes U+FFFD.
+pub(super) fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<(), HeaderError> {
+    let broken = || HeaderError::Member("string with an unknown escape");
+    let mut at = 0;
+    while at < text.len() {
+        let plain = memchr::memchr(b'\\', &text[at..]).unwrap_or(text.len() - at);
+        out.extend_from_slice(&text[at..at + plain]);
+        at += plain;
+        if at == text.len() {
+            break;
+        }
+        let escape = *text.get(at + 1).ok_or_else(broken)?;
+        at += 2;
+        let byte = match escape {
+            b'"' | b'\\' | b'/' | b'\'' => escape,
+            b'b' => 0x08,
+            b't' => b'\t',
+            b'n' => b'\n',
+            b'v' => 0x0b,
+            b'f' | b'F' => 0x0c,
+            b'r' => b'\r',
+            b'0'..=b'7' => escape - b'0',
+            b'x' => {
+                let value = hex(text.get(at..at + 2).ok_or_else(broken)?).ok_or_else(broken)?;
+                at += 2;
+                push_char(u32::from(value), out);
+                continue;
+            }
+            b'u' => {
+                let mut unit = u32::from(hex(text.get(at..at + 4).ok_or_else(broken)?).ok_or_else(broken)?);
+                at += 4;
+                if (0xd800..0xdc00).contains(&unit)
+                    && text.get(at..at + 2) == Some(b"\\u")
+                    && let Some(low) = text.get(at + 2..at + 6).and_then(hex).filter(|low| (0xdc00..0xe000).contains(low))
+                {
+                    unit = 0x10000 + ((unit - 0xd800) << 10) + (u32::from(low) - 0xdc00);
+                    at += 6;
+                }
+                push_char(unit, out);
+                continue;
+            }
+            _ => return Err(broken()),
+        };
+        out.push(byte);
+    }
+    Ok(())
+}
+
+fn hex(digits: &[u8]) -> Option<u16> {
+    digits.iter().try_fold(0u16, |value, digit| {
+        let digit = (*digit as char).to_digit(16)?;
+        Some(value << 4 | digit as u16)
+    })
+}
+
+fn push_char(unit: u32, out: &mut Vec<u8>) {
+    let character = char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER);
+    out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+}

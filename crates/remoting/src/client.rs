@@ -1,0 +1,105 @@
+//! Connections that this side opens.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferromq_protocol::command::RemotingCommand;
+use ferromq_protocol::frame::HeaderEncoding;
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+
+use crate::connection::Connection;
+use crate::invoke::InvokeError;
+use crate::pump::{self, Limits, NoRequests, Service};
+
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// No connection could be made.
+#[derive(Debug, Error)]
+#[error("can't connect to {address}: {reason}")]
+pub struct ConnectError {
+    /// Where to.
+    pub address: String,
+    /// What the system said.
+    pub reason: String,
+}
+
+/// Keeps one connection to each address and opens it when it is needed.
+#[derive(Debug)]
+pub struct Client<S: Service = NoRequests> {
+    service: Arc<S>,
+    encoding: HeaderEncoding,
+    limits: Limits,
+    /// One slot for each address; its lock is held while a connection is being made, so that only one is.
+    connections: Mutex<HashMap<String, Arc<Mutex<Option<Arc<Connection>>>>>>,
+}
+
+impl Client<NoRequests> {
+    /// A client whose peers have nothing to ask.
+    pub fn new() -> Self {
+        Self::with_service(Arc::new(NoRequests), HeaderEncoding::Json, Limits::default())
+    }
+}
+
+impl Default for Client<NoRequests> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: Service> Client<S> {
+    /// A client that lets `service` handle what its peers ask.
+    pub fn with_service(service: Arc<S>, encoding: HeaderEncoding, limits: Limits) -> Self {
+        Self { service, encoding, limits, connections: Mutex::default() }
+    }
+
+    /// The connection to `address` (`host:port`), opened now if there is none.
+    pub async fn connection(&self, address: &str) -> Result<Arc<Connection>, ConnectError> {
+        let slot = self.connections.lock().await.entry(address.to_owned()).or_default().clone();
+        let mut slot = slot.lock().await;
+        if let Some(connection) = slot.as_ref().filter(|connection| !connection.is_closed()) {
+            return Ok(connection.clone());
+        }
+        let connection = self.connect(address).await?;
+        *slot = Some(connection.clone());
+        Ok(connection)
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<Connection>, ConnectError> {
+        let failed = |reason: String| ConnectError { address: address.to_owned(), reason };
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address))
+            .await
+            .map_err(|_| failed(format!("no answer within {CONNECT_TIMEOUT:?}")))?
+            .map_err(|error| failed(error.to_string()))?;
+        let ends = stream.set_nodelay(true).and_then(|()| Ok((stream.peer_addr()?, stream.local_addr()?)));
+        let (peer, local) = ends.map_err(|error| failed(error.to_string()))?;
+        let connection = Connection::new(peer, local, self.encoding, &self.limits);
+        tokio::spawn(pump::run(stream, connection.clone(), self.service.clone(), self.limits.clone()));
+        Ok(connection)
+    }
+
+    /// Sends a request to `address` and waits for its answer.
+    pub async fn invoke(
+        &self,
+        address: &str,
+        command: RemotingCommand,
+        timeout: Duration,
+    ) -> Result<RemotingCommand, InvokeError> {
+        let connection = self.connection(address).await;
+        let connection =
+            connection.map_err(|error| InvokeError::Connect { peer: error.address, reason: error.reason })?;
+        connection.invoke(command, timeout).await
+    }
+
+    /// Closes all connections.
+    pub async fn close(&self) {
+        for slot in self.connections.lock().await.values() {
+            if let Some(connection) = slot.lock().await.take() {
+                connection.close();
+            }
+        }
+    }
+}
