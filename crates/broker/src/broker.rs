@@ -33,6 +33,10 @@ pub struct Broker {
     pub(crate) registration: Registration,
 }
 
+/// Why a broker does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {}
+
 impl Broker {
     /// The settings in force now.
     pub(crate) fn config(&self) -> Arc<BrokerConfig> {

@@ -1,1 +1,4 @@
 //! (to be written)
+
+#[derive(Default)]
+pub(crate) struct TopicTable;

@@ -1,1 +1,5 @@
 //! (to be written)
+
+/// Settings.
+#[derive(Clone, Debug, Default)]
+pub struct BrokerConfig;
