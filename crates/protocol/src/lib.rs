@@ -2,7 +2,8 @@
 //!
 //! What lives here: frames ([`frame`]), their headers in both encodings ([`header`]), owned commands for everything
 //! that is not hot ([`command`]), the two hot request headers parsed without a map ([`send`], [`pull`]), JSON as
-//! fastjson reads and writes it ([`json`]) with the bodies made of it ([`body`]), stored messages ([`message`]), and
+//! fastjson reads and writes it ([`json`]) with the bodies made of it ([`body`]), Java properties
+//! ([`java_properties`]), stored messages ([`message`]), and
 //! the names and numbers of the protocol ([`code`], [`names`], [`version`]).
 //!
 //! Read first: [`header::Request`], which is what a server sees of a frame; [`command::RemotingCommand`], which is
@@ -15,6 +16,7 @@ pub mod code;
 pub mod command;
 pub mod frame;
 pub mod header;
+pub mod java_properties;
 pub mod json;
 pub mod message;
 pub mod names;
