@@ -60,7 +60,8 @@ impl RegisterBrokerBody {
         json::to_vec(self)
     }
 
-    /// Reads the plain form. No body at all is an empty registration.
+    /// Reads the plain form. No body at all is an empty registration. Senders before [`crate::version::V3_0_11`] send
+    /// the topics alone: read a [`TopicConfigAndMappingSerializeWrapper`] from them.
     pub fn decode(body: &[u8]) -> Result<Self, RegistrationError> {
         if body.is_empty() { Ok(Self::default()) } else { Ok(json::from_slice(body)?) }
     }
