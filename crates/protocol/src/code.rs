@@ -1,7 +1,10 @@
 //! Numbers of requests and responses, under the names that RocketMQ users know (`docs/spec/01-remoting.md` 4, 5.4).
 /// Request codes.
 pub mod request {
-    #![allow(missing_docs, reason = "the names are the protocol's own; 5.4 of the chapter says what each does")]
+    #![allow(
+        missing_docs,
+        reason = "the names are the protocol's own; 5.4 of the chapter says what each does"
+    )]
     pub const SEND_MESSAGE: i32 = 10;
     pub const PULL_MESSAGE: i32 = 11;
     pub const QUERY_MESSAGE: i32 = 12;
@@ -293,7 +296,10 @@ pub mod request {
 
 /// Response codes.
 pub mod response {
-    #![allow(missing_docs, reason = "the names are the protocol's own; 4 of the chapter says when each is sent")]
+    #![allow(
+        missing_docs,
+        reason = "the names are the protocol's own; 4 of the chapter says when each is sent"
+    )]
     pub const SUCCESS: i32 = 0;
     pub const SYSTEM_ERROR: i32 = 1;
     pub const SYSTEM_BUSY: i32 = 2;

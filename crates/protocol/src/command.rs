@@ -5,7 +5,9 @@ use thiserror::Error;
 
 use crate::code;
 use crate::frame::{self, HeaderEncoding};
-use crate::header::{FLAG_ONEWAY, FLAG_RESPONSE, FieldOut, Head, HeaderError, HeaderScratch, Request, begin_frame};
+use crate::header::{
+    FLAG_ONEWAY, FLAG_RESPONSE, FieldOut, Head, HeaderError, HeaderScratch, Request, begin_frame,
+};
 use crate::version::{self, Language};
 
 /// A request or a response (`docs/spec/01-remoting.md` 1.2).
@@ -130,7 +132,8 @@ impl RemotingCommand {
 
     /// A header field that has to be there.
     pub fn text(&self, field: &'static str) -> Result<&str, FieldError> {
-        self.field(field).ok_or_else(|| FieldError::Missing { request: code::request::name(self.code), field })
+        self.field(field)
+            .ok_or_else(|| FieldError::Missing { request: code::request::name(self.code), field })
     }
 
     /// A header field that has to be a number of the wanted width.
@@ -140,7 +143,10 @@ impl RemotingCommand {
 
     /// A header field that is a number if it is there. Like the reference, an empty one counts as absent.
     pub fn number_or_none<N: TryFrom<i64>>(&self, field: &'static str) -> Result<Option<N>, FieldError> {
-        self.field(field).filter(|text| !text.is_empty()).map(|text| parse_number(self.code, field, text)).transpose()
+        self.field(field)
+            .filter(|text| !text.is_empty())
+            .map(|text| parse_number(self.code, field, text))
+            .transpose()
     }
 
     /// A header field that is a boolean: `true` in any case is true, anything else and nothing are false.
@@ -159,7 +165,8 @@ impl RemotingCommand {
             remark: self.remark.as_deref(),
         };
         let fields = self.fields.as_ref();
-        let fields = fields.map(|fields| fields.iter().map(|(name, value)| (name.as_str(), FieldOut::Text(value))));
+        let fields =
+            fields.map(|fields| fields.iter().map(|(name, value)| (name.as_str(), FieldOut::Text(value))));
         let (start, header_end) = begin_frame(out, encoding, &head, fields);
         out.extend_from_slice(&self.body);
         frame::finish(out, start, header_end, encoding);
@@ -176,7 +183,9 @@ impl RemotingCommand {
             request
                 .fields
                 .iter()
-                .map(|(name, value)| Ok((String::from_utf8_lossy(name).into_owned(), value.text()?.into_owned())))
+                .map(|(name, value)| {
+                    Ok((String::from_utf8_lossy(name).into_owned(), value.text()?.into_owned()))
+                })
                 .collect::<Result<_, HeaderError>>()
         };
         Ok(Self {
@@ -208,7 +217,8 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_in_both_encodings() {
-        let mut command = RemotingCommand::error(17, "no \u{1}\"route\" for 中文").with("topic", "T").with("n", -5);
+        let mut command =
+            RemotingCommand::error(17, "no \u{1}\"route\" for 中文").with("topic", "T").with("n", -5);
         command.opaque = -7;
         command.body = Bytes::from_static(b"body");
         for encoding in [HeaderEncoding::Json, HeaderEncoding::Binary] {

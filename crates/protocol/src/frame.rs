@@ -156,7 +156,10 @@ mod tests {
         assert!(matches!(split(&16_777_213u32.to_be_bytes()), Err(FrameError::TooLong { .. })));
         assert!(matches!(split(&[0xff; 4]), Err(FrameError::TooLong { .. })));
         assert!(matches!(split(&3u32.to_be_bytes()), Err(FrameError::TooShort { announced: 3 })));
-        assert_eq!(split(&[0, 0, 0, 8, 0, 0, 0, 5]).unwrap_err(), FrameError::HeaderBeyondFrame { header: 5, frame: 8 });
+        assert_eq!(
+            split(&[0, 0, 0, 8, 0, 0, 0, 5]).unwrap_err(),
+            FrameError::HeaderBeyondFrame { header: 5, frame: 8 }
+        );
         assert_eq!(split(&[0, 0, 0, 8, 2, 0, 0, 0]).unwrap_err(), FrameError::UnknownEncoding(2));
     }
 

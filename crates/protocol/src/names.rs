@@ -111,8 +111,15 @@ pub fn system_topics() -> impl Iterator<Item = &'static str> {
 
 /// Whether clients must not send to the topic.
 pub fn is_forbidden_to_clients(topic: &str) -> bool {
-    [SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_EVENT]
-        .contains(&topic)
+    [
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT,
+    ]
+    .contains(&topic)
 }
 
 /// Whether the group belongs to the system.

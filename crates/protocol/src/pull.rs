@@ -85,18 +85,25 @@ impl<'a> PullHeader<'a> {
     /// Reads the header of a pull. A missing field keeps its default, as long as the request can be served without it.
     pub fn parse(request: &Request<'a>) -> Result<Self, FieldError> {
         let name = request::name(request.code);
-        let invalid = |field: &'static str, wanted: &'static str, value: &FieldValue<'_>| FieldError::Invalid {
-            request: name,
-            field,
-            wanted,
-            value: String::from_utf8_lossy(&value.raw()[..value.raw().len().min(64)]).into_owned(),
+        let invalid =
+            |field: &'static str, wanted: &'static str, value: &FieldValue<'_>| FieldError::Invalid {
+                request: name,
+                field,
+                wanted,
+                value: String::from_utf8_lossy(&value.raw()[..value.raw().len().min(64)]).into_owned(),
+            };
+        let int = |field, value: &FieldValue<'_>| {
+            value.int().ok_or_else(|| invalid(field, "a 32-bit number", value))
         };
-        let int = |field, value: &FieldValue<'_>| value.int().ok_or_else(|| invalid(field, "a 32-bit number", value));
-        let long = |field, value: &FieldValue<'_>| value.number().ok_or_else(|| invalid(field, "a 64-bit number", value));
-        let text = |field, value: &FieldValue<'a>| value.text().map_err(|_| invalid(field, "UTF-8 text", value));
+        let long = |field, value: &FieldValue<'_>| {
+            value.number().ok_or_else(|| invalid(field, "a 64-bit number", value))
+        };
+        let text =
+            |field, value: &FieldValue<'a>| value.text().map_err(|_| invalid(field, "UTF-8 text", value));
 
         let mut header = Self { request_source: -1, ..Self::default() };
-        let (mut group, mut topic, mut queue_id, mut queue_offset, mut max_msg_nums) = (None, None, None, None, None);
+        let (mut group, mut topic, mut queue_id, mut queue_offset, mut max_msg_nums) =
+            (None, None, None, None, None);
         let (mut sys_flag, mut commit_offset, mut suspend, mut sub_version) = (None, None, None, None);
         for (key, value) in request.fields.iter() {
             match key {
@@ -113,7 +120,9 @@ impl<'a> PullHeader<'a> {
                 b"expressionType" => header.expression_type = Some(text("expressionType", &value)?),
                 b"maxMsgBytes" => header.max_msg_bytes = Some(int("maxMsgBytes", &value)?),
                 b"requestSource" => header.request_source = value.int().unwrap_or(-1),
-                b"proxyFrowardClientId" => header.proxy_forward_client_id = Some(text("proxyFrowardClientId", &value)?),
+                b"proxyFrowardClientId" => {
+                    header.proxy_forward_client_id = Some(text("proxyFrowardClientId", &value)?)
+                }
                 _ => {}
             }
         }

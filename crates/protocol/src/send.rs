@@ -103,16 +103,21 @@ impl<'a> SendHeader<'a> {
             request.code,
             request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE | request::SEND_REPLY_MESSAGE_V2
         );
-        let spelled = |long_name: &'static str, short_name: &'static str| if is_short { short_name } else { long_name };
+        let spelled =
+            |long_name: &'static str, short_name: &'static str| if is_short { short_name } else { long_name };
         let name = request::name(request.code);
-        let invalid = |field: &'static str, wanted: &'static str, value: &FieldValue<'_>| FieldError::Invalid {
-            request: name,
-            field,
-            wanted,
-            value: String::from_utf8_lossy(&value.raw()[..value.raw().len().min(64)]).into_owned(),
+        let invalid =
+            |field: &'static str, wanted: &'static str, value: &FieldValue<'_>| FieldError::Invalid {
+                request: name,
+                field,
+                wanted,
+                value: String::from_utf8_lossy(&value.raw()[..value.raw().len().min(64)]).into_owned(),
+            };
+        let int = |field, value: &FieldValue<'_>| {
+            value.int().ok_or_else(|| invalid(field, "a 32-bit number", value))
         };
-        let int = |field, value: &FieldValue<'_>| value.int().ok_or_else(|| invalid(field, "a 32-bit number", value));
-        let text = |field, value: &FieldValue<'a>| value.text().map_err(|_| invalid(field, "UTF-8 text", value));
+        let text =
+            |field, value: &FieldValue<'a>| value.text().map_err(|_| invalid(field, "UTF-8 text", value));
 
         let mut header = Self::default();
         let (mut topic, mut queue_id, mut sys_flag, mut born, mut flag) = (None, None, None, None, None);
@@ -124,9 +129,13 @@ impl<'a> SendHeader<'a> {
                 continue;
             };
             match field {
-                Field::ProducerGroup => header.producer_group = Some(text(spelled("producerGroup", "a"), &value)?),
+                Field::ProducerGroup => {
+                    header.producer_group = Some(text(spelled("producerGroup", "a"), &value)?)
+                }
                 Field::Topic => topic = Some(text(spelled("topic", "b"), &value)?),
-                Field::DefaultTopic => header.default_topic = Some(text(spelled("defaultTopic", "c"), &value)?),
+                Field::DefaultTopic => {
+                    header.default_topic = Some(text(spelled("defaultTopic", "c"), &value)?)
+                }
                 Field::DefaultTopicQueueNums => {
                     header.default_topic_queue_nums = int(spelled("defaultTopicQueueNums", "d"), &value)?;
                 }
@@ -138,7 +147,9 @@ impl<'a> SendHeader<'a> {
                 }
                 Field::Flag => flag = Some(int(spelled("flag", "h"), &value)?),
                 Field::Properties => header.properties = Some(value),
-                Field::ReconsumeTimes => header.reconsume_times = int(spelled("reconsumeTimes", "j"), &value)?,
+                Field::ReconsumeTimes => {
+                    header.reconsume_times = int(spelled("reconsumeTimes", "j"), &value)?
+                }
                 Field::UnitMode => header.unit_mode = value.boolean(),
                 Field::MaxReconsumeTimes => {
                     header.max_reconsume_times = Some(int(spelled("maxReconsumeTimes", "l"), &value)?);

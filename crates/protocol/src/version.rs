@@ -34,7 +34,8 @@ pub fn name(version: i32) -> String {
 
 /// Names of the languages, at the position that is their code.
 const LANGUAGES: [&str; 14] = [
-    "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST", "NODE_JS",
+    "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS",
+    "RUST", "NODE_JS",
 ];
 
 /// The language a peer says it is written in.

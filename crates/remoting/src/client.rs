@@ -34,8 +34,11 @@ pub struct Client<S: Service = NoRequests> {
     encoding: HeaderEncoding,
     limits: Limits,
     /// One slot for each address; its lock is held while a connection is being made, so that only one is.
-    connections: Mutex<HashMap<String, Arc<Mutex<Option<Arc<Connection>>>>>>,
+    connections: Mutex<HashMap<String, Arc<Slot>>>,
 }
+
+/// The connection to one address, if there is one.
+type Slot = Mutex<Option<Arc<Connection>>>;
 
 impl Client<NoRequests> {
     /// A client whose peers have nothing to ask.

@@ -45,7 +45,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(peer: SocketAddr, local: SocketAddr, encoding: HeaderEncoding, limits: &Limits) -> Arc<Self> {
+    pub(crate) fn new(
+        peer: SocketAddr,
+        local: SocketAddr,
+        encoding: HeaderEncoding,
+        limits: &Limits,
+    ) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         Arc::new(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -154,12 +159,18 @@ impl Connection {
     }
 
     /// Sends a request of ours and waits for its answer.
-    pub async fn invoke(&self, mut command: RemotingCommand, timeout: Duration) -> Result<RemotingCommand, InvokeError> {
+    pub async fn invoke(
+        &self,
+        mut command: RemotingCommand,
+        timeout: Duration,
+    ) -> Result<RemotingCommand, InvokeError> {
         let peer = || self.peer.to_string();
         command.opaque = self.next_opaque.fetch_add(1, Ordering::Relaxed);
         command.flag = 0;
         let opaque = command.opaque;
-        let Some(answer) = self.outstanding.begin(opaque) else { return Err(InvokeError::TooMany { peer: peer() }) };
+        let Some(answer) = self.outstanding.begin(opaque) else {
+            return Err(InvokeError::TooMany { peer: peer() });
+        };
         // Dropping this future must not leave an entry behind.
         let _forget = Forget { outstanding: &self.outstanding, opaque };
         if self.is_closed() {

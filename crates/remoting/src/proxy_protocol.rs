@@ -47,7 +47,11 @@ pub(crate) fn detect(bytes: &[u8]) -> Result<Preface, MalformedHeader> {
 fn version_1(bytes: &[u8]) -> Result<Preface, MalformedHeader> {
     let line = &bytes[..bytes.len().min(V1_BYTES_MAX)];
     let Some(end) = line.windows(2).position(|pair| pair == b"\r\n") else {
-        return if line.len() < V1_BYTES_MAX { Ok(Preface::Incomplete) } else { Err(MalformedHeader("line without end")) };
+        return if line.len() < V1_BYTES_MAX {
+            Ok(Preface::Incomplete)
+        } else {
+            Err(MalformedHeader("line without end"))
+        };
     };
     let line = std::str::from_utf8(&line[..end]).map_err(|_| MalformedHeader("not text"))?;
     let mut words = line.split(' ').skip(1);
@@ -55,7 +59,8 @@ fn version_1(bytes: &[u8]) -> Result<Preface, MalformedHeader> {
     if family == "UNKNOWN" {
         return Ok(Preface::Header(PeerIdentity::default(), end + 2));
     }
-    let mut address = || words.next().and_then(|word| word.parse::<IpAddr>().ok()).ok_or(MalformedHeader("address"));
+    let mut address =
+        || words.next().and_then(|word| word.parse::<IpAddr>().ok()).ok_or(MalformedHeader("address"));
     let (client, server) = (address()?, address()?);
     let mut port = || words.next().and_then(|word| word.parse::<u16>().ok()).ok_or(MalformedHeader("port"));
     let (client_port, server_port) = (port()?, port()?);
@@ -83,8 +88,12 @@ fn version_2(bytes: &[u8]) -> Result<Preface, MalformedHeader> {
     let identity = match family >> 4 {
         _ if is_local => PeerIdentity::default(),
         1 => {
-            let Some(block) = addresses.first_chunk::<12>() else { return Err(MalformedHeader("short addresses")) };
-            let ip = |at: usize| IpAddr::from(Ipv4Addr::new(block[at], block[at + 1], block[at + 2], block[at + 3]));
+            let Some(block) = addresses.first_chunk::<12>() else {
+                return Err(MalformedHeader("short addresses"));
+            };
+            let ip = |at: usize| {
+                IpAddr::from(Ipv4Addr::new(block[at], block[at + 1], block[at + 2], block[at + 3]))
+            };
             let port = |at: usize| u16::from_be_bytes([block[at], block[at + 1]]);
             PeerIdentity {
                 client: Some(SocketAddr::new(ip(0), port(8))),
@@ -92,7 +101,9 @@ fn version_2(bytes: &[u8]) -> Result<Preface, MalformedHeader> {
             }
         }
         2 => {
-            let Some(block) = addresses.first_chunk::<36>() else { return Err(MalformedHeader("short addresses")) };
+            let Some(block) = addresses.first_chunk::<36>() else {
+                return Err(MalformedHeader("short addresses"));
+            };
             let ip = |at: usize| {
                 let mut octets = [0; 16];
                 octets.copy_from_slice(&block[at..at + 16]);
@@ -124,7 +135,8 @@ mod tests {
 
     #[test]
     fn version_1_tells_the_client() {
-        let Ok(Preface::Header(identity, used)) = detect(b"PROXY TCP4 1.2.3.4 5.6.7.8 1000 2000\r\nrest") else {
+        let Ok(Preface::Header(identity, used)) = detect(b"PROXY TCP4 1.2.3.4 5.6.7.8 1000 2000\r\nrest")
+        else {
             panic!("not found");
         };
         assert_eq!(identity.client, Some("1.2.3.4:1000".parse().unwrap()));

@@ -147,7 +147,12 @@ struct Pump<S: Service> {
 }
 
 /// Serves one connection until it ends.
-pub(crate) async fn run<S: Service>(stream: TcpStream, connection: Arc<Connection>, service: Arc<S>, limits: Limits) {
+pub(crate) async fn run<S: Service>(
+    stream: TcpStream,
+    connection: Arc<Connection>,
+    service: Arc<S>,
+    limits: Limits,
+) {
     static MALFORMED: std::sync::LazyLock<RateLimit> =
         std::sync::LazyLock::new(|| RateLimit::new(20, Duration::from_secs(10)));
     let session = service.open(&connection);
@@ -218,10 +223,20 @@ impl<S: Service> Pump<S> {
 
     /// Writes everything in `out`. Nothing is read meanwhile: that is the back-pressure.
     async fn write_out(&mut self) -> Result<(), CloseReason> {
-        let write = self.stream.write_all(&self.out);
-        match tokio::time::timeout(self.limits.idle_timeout, write).await {
-            Ok(written) => written?,
-            Err(_) => return Err(CloseReason::Idle(self.limits.idle_timeout)),
+        let written = match self.stream.try_write(&self.out) {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error.into()),
+        };
+        if written < self.out.len() {
+            let rest = self.stream.write_all(&self.out[written..]);
+            tokio::select! {
+                written = tokio::time::timeout(self.limits.idle_timeout, rest) => match written {
+                    Ok(written) => written?,
+                    Err(_) => return Err(CloseReason::Idle(self.limits.idle_timeout)),
+                },
+                () = self.connection.closed() => return Ok(()),
+            }
         }
         self.last_activity = Instant::now();
         self.out.clear();
@@ -269,7 +284,9 @@ impl<S: Service> Pump<S> {
             return Ok(());
         }
         bytes.drain(..used);
-        if bytes.capacity() > KEPT_BYTES_MAX && frame::announced_bytes(&bytes).is_none_or(|bytes| bytes < READ_BYTES) {
+        if bytes.capacity() > KEPT_BYTES_MAX
+            && frame::announced_bytes(&bytes).is_none_or(|bytes| bytes < READ_BYTES)
+        {
             bytes.shrink_to(READ_BYTES);
         }
         self.unhandled = bytes;

@@ -22,7 +22,11 @@ struct State {
 impl RateLimit {
     /// At most `per_interval` events in each `interval`.
     pub fn new(per_interval: u32, interval: Duration) -> Self {
-        Self { per_interval, interval, state: Mutex::new(State { since: Instant::now(), allowed: 0, suppressed: 0 }) }
+        Self {
+            per_interval,
+            interval,
+            state: Mutex::new(State { since: Instant::now(), allowed: 0, suppressed: 0 }),
+        }
     }
 
     /// Whether this event may be told, and if so how many were kept quiet since the last one that was.

@@ -76,7 +76,11 @@ impl Server {
     pub fn bind(host: &str, port: u16, options: ServerOptions) -> Result<Self, BindError> {
         const BACKLOG: i32 = 1024;
         let not_an_address = || BindError::Address { address: format!("{host}:{port}") };
-        let address = (host, port).to_socket_addrs().map_err(|_| not_an_address())?.next().ok_or_else(not_an_address)?;
+        let address = (host, port)
+            .to_socket_addrs()
+            .map_err(|_| not_an_address())?
+            .next()
+            .ok_or_else(not_an_address)?;
         let open = || -> io::Result<std::net::TcpListener> {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
             socket.set_reuse_address(true)?;

@@ -82,7 +82,9 @@ impl<'a> Parser<'a> {
         let form = match bytes {
             b"null" => Form::Null,
             b"true" | b"false" => Form::Plain,
-            _ if parse_decimal(bytes).is_some() && matches!(self.text.get(self.at), Some(b',' | b'}' | b' ' | b'\n')) => {
+            _ if parse_decimal(bytes).is_some()
+                && matches!(self.text.get(self.at), Some(b',' | b'}' | b' ' | b'\n')) =>
+            {
                 Form::Plain
             }
             _ => return Err(Irregular::NeedsLenientReader),
@@ -134,7 +136,8 @@ impl<'a> Parser<'a> {
             return Ok(Language::from_name(bytes));
         }
         // A number is a position, and one outside of the list ends the connection; an unknown name does not.
-        let code = parse_decimal(bytes).and_then(|code| u8::try_from(code).ok()).and_then(Language::from_code);
+        let code =
+            parse_decimal(bytes).and_then(|code| u8::try_from(code).ok()).and_then(Language::from_code);
         code.map(Some).ok_or(Irregular::Error(HeaderError::Member("language")))
     }
 }
@@ -154,7 +157,9 @@ pub(super) fn parse(text: &[u8], fields: &mut Vec<FieldSpan>) -> Result<Parts, I
                 let remark = parser.scalar()?;
                 parts.remark = (remark.form != Form::Null).then_some((remark.span, remark.form));
             }
-            b"serializeTypeCurrentRPC" => drop(parser.scalar()?),
+            b"serializeTypeCurrentRPC" => {
+                parser.scalar()?;
+            }
             b"extFields" => {
                 fields.clear();
                 if parser.peek() == Some(b'n') {
@@ -219,7 +224,8 @@ pub(super) fn normalize(text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError>
 fn member<'v>(header: &'v Value<'v>, name: &str) -> Option<&'v Value<'v>> {
     let Value::Object(members) = header else { return None };
     let spelled = |key: &str| {
-        let letters = key.bytes().filter(|byte| !matches!(byte, b'_' | b'-')).map(|byte| byte.to_ascii_lowercase());
+        let letters =
+            key.bytes().filter(|byte| !matches!(byte, b'_' | b'-')).map(|byte| byte.to_ascii_lowercase());
         letters.eq(name.bytes().map(|byte| byte.to_ascii_lowercase()))
     };
     let found = members.iter().rev().find(|(key, _)| key.as_name().is_some_and(spelled));
@@ -314,7 +320,8 @@ pub(super) fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<(), HeaderError
                 at += 4;
                 if (0xd800..0xdc00).contains(&unit)
                     && text.get(at..at + 2) == Some(b"\\u")
-                    && let Some(low) = text.get(at + 2..at + 6).and_then(hex).filter(|low| (0xdc00..0xe000).contains(low))
+                    && let Some(low) =
+                        text.get(at + 2..at + 6).and_then(hex).filter(|low| (0xdc00..0xe000).contains(low))
                 {
                     unit = 0x10000 + ((unit - 0xd800) << 10) + (u32::from(low) - 0xdc00);
                     at += 6;

@@ -68,7 +68,7 @@ impl Span {
         Self { start: start as u32, end: end as u32 }
     }
 
-    fn of<'a>(self, header: &'a [u8]) -> &'a [u8] {
+    fn of(self, header: &[u8]) -> &[u8] {
         &header[self.start as usize..self.end as usize]
     }
 }
@@ -267,7 +267,9 @@ impl HeaderScratch {
                     match json::parse(&self.normalized, &mut self.fields) {
                         Ok(parts) => (&self.normalized[..], frame.body(), parts),
                         Err(json::Irregular::Error(error)) => return Err(error),
-                        Err(json::Irregular::NeedsLenientReader) => return Err(HeaderError::Member("header")),
+                        Err(json::Irregular::NeedsLenientReader) => {
+                            return Err(HeaderError::Member("header"));
+                        }
                     }
                 }
             },

@@ -39,7 +39,13 @@ fn json_request_of_the_vectors() {
 
     let mut written = Vec::new();
     let head = Head { code: 105, opaque: 1, flag: 0, language: Language::JAVA, version: 479, remark: None };
-    write_response(&mut written, HeaderEncoding::Json, &head, Some([("topic", FieldOut::Text("TopicTest"))]), b"");
+    write_response(
+        &mut written,
+        HeaderEncoding::Json,
+        &head,
+        Some([("topic", FieldOut::Text("TopicTest"))]),
+        b"",
+    );
     assert_eq!(written, bytes);
 }
 
@@ -52,10 +58,19 @@ fn binary_frames_of_the_vectors() {
     let (frame, _) = split(&request_bytes).unwrap().unwrap();
     let mut scratch = HeaderScratch::default();
     let request = scratch.parse(&frame).unwrap();
-    assert_eq!((request.code, request.opaque, text(&request, "topic").as_deref()), (105, 1, Some("TopicTest")));
+    assert_eq!(
+        (request.code, request.opaque, text(&request, "topic").as_deref()),
+        (105, 1, Some("TopicTest"))
+    );
     let mut written = Vec::new();
     let head = Head { code: 105, opaque: 1, flag: 0, language: Language::JAVA, version: 479, remark: None };
-    write_response(&mut written, HeaderEncoding::Binary, &head, Some([("topic", FieldOut::Text("TopicTest"))]), b"");
+    write_response(
+        &mut written,
+        HeaderEncoding::Binary,
+        &head,
+        Some([("topic", FieldOut::Text("TopicTest"))]),
+        b"",
+    );
     assert_eq!(written, request_bytes);
 
     let response_bytes = hex("0000001d 01000017 0011 00 01df 00000102 00000001 00000002 6e6f 00000000 6869");
@@ -65,7 +80,13 @@ fn binary_frames_of_the_vectors() {
     assert_eq!(response.remark().as_deref(), Some("no"));
     let mut written = Vec::new();
     let no_fields = None::<[(&str, FieldOut<'_>); 0]>;
-    write_response(&mut written, HeaderEncoding::Binary, &Head::response(17, 258, Some("no")), no_fields, b"hi");
+    write_response(
+        &mut written,
+        HeaderEncoding::Binary,
+        &Head::response(17, 258, Some("no")),
+        no_fields,
+        b"hi",
+    );
     assert_eq!(written, response_bytes);
 }
 
@@ -108,7 +129,9 @@ fn send_header_in_both_encodings() {
 #[test]
 fn lenient_headers() {
     // 9.9
-    let language = |header: &str| with_json(header, |request| request.map(|request| request.language.map(Language::name)).ok());
+    let language = |header: &str| {
+        with_json(header, |request| request.map(|request| request.language.map(Language::name)).ok())
+    };
     assert_eq!(language(r#"{"code":1,"language":9}"#), Some(Some("GO")));
     assert_eq!(language(r#"{"code":1,"language":"go"}"#), Some(Some("GO")));
     assert_eq!(language(r#"{"code":1,"language":"GOLANG"}"#), Some(None));
@@ -140,7 +163,8 @@ fn strings_are_escaped_as_fastjson_does() {
     let input = "\u{4e2d}\u{7f}\u{80}\u{9f}\u{a0}\u{2028}/<>&'\"\\\u{8}\u{c}\n\r\t\0\u{1f}\u{1f600}";
     let mut out = Vec::new();
     write_json_string(&mut out, input.as_bytes());
-    let expected = "\"\u{4e2d}\\u007F\\u0080\\u009F\u{a0}\\u2028/<>&'\\\"\\\\\\b\\f\\n\\r\\t\\u0000\\u001F\u{1f600}\"";
+    let expected =
+        "\"\u{4e2d}\\u007F\\u0080\\u009F\u{a0}\\u2028/<>&'\\\"\\\\\\b\\f\\n\\r\\t\\u0000\\u001F\u{1f600}\"";
     assert_eq!(String::from_utf8(out.clone()).unwrap(), expected);
     let mut back = Vec::new();
     super::json::unescape(&out[1..out.len() - 1], &mut back).unwrap();

@@ -64,7 +64,8 @@ impl<'a> BatchMessages<'a> {
         let Some(after_body) = usize::try_from(body_len).ok().and_then(|len| len.checked_add(20)) else {
             return Err("its body length is negative");
         };
-        let (Some(body), Some(len)) = (message.get(20..after_body), message.get(after_body..after_body + 2)) else {
+        let (Some(body), Some(len)) = (message.get(20..after_body), message.get(after_body..after_body + 2))
+        else {
             return Err("its body length goes beyond its size");
         };
         let properties = &message[after_body + 2..];

@@ -105,8 +105,17 @@ mod tests {
         assert_eq!(offset_id(v4, 123_456_789), "C0A8010200002A9F00000000075BCD15");
         assert_eq!(offset_id(v6, 123_456_789), "20010DB800000000000000000000000100002A9F00000000075BCD15");
         assert_eq!(parse_offset_id("C0A8010200002A9F000000000000007B"), Some((v4, 123)));
-        assert_eq!(parse_offset_id("20010DB800000000000000000000000100002A9F00000000075BCD15"), Some((v6, 123_456_789)));
-        for bad in ["", "C0A8", "C0A8010200002A9F00000000000000Z8", "C0A8010200012A9F000000000000007B", "äöäöäöäöäöäöäöäö"] {
+        assert_eq!(
+            parse_offset_id("20010DB800000000000000000000000100002A9F00000000075BCD15"),
+            Some((v6, 123_456_789))
+        );
+        for bad in [
+            "",
+            "C0A8",
+            "C0A8010200002A9F00000000000000Z8",
+            "C0A8010200012A9F000000000000007B",
+            "äöäöäöäöäöäöäöäö",
+        ] {
             assert_eq!(parse_offset_id(bad), None, "{bad}");
         }
         assert_eq!(parse_offset_id("C0A8010200002A9FFFFFFFFFFFFFFFFF"), None, "negative offset");

@@ -17,8 +17,8 @@ pub mod sysflag;
 mod view;
 
 pub use record::{
-    BLANK_LEN_MIN, BLANK_MAGIC, CRC_PROPERTY_LEN, EncodeError, MAGIC_V1, MAGIC_V2, PROPERTIES_LEN_MAX, QUEUE_OFFSET_AT,
-    RecordFields, TOPIC_LEN_MAX_V1, encode_blank, seal_crc_property, set_log_fields,
+    BLANK_LEN_MIN, BLANK_MAGIC, CRC_PROPERTY_LEN, EncodeError, MAGIC_V1, MAGIC_V2, PROPERTIES_LEN_MAX,
+    QUEUE_OFFSET_AT, RecordFields, TOPIC_LEN_MAX_V1, encode_blank, seal_crc_property, set_log_fields,
 };
 pub use view::{RecordError, RecordView};
 
@@ -63,7 +63,8 @@ mod tests {
         assert_eq!(java_string_hash_onto(java_string_hash("TopicTest"), "#k1"), 2_746_024);
         assert_eq!(java_string_hash("*"), 42);
         // A character outside of the basic plane counts as its two surrogates.
-        let surrogates = [0xD83Du16, 0xDE00].iter().fold(0i32, |h, u| h.wrapping_mul(31).wrapping_add(i32::from(*u)));
+        let surrogates =
+            [0xD83Du16, 0xDE00].iter().fold(0i32, |h, u| h.wrapping_mul(31).wrapping_add(i32::from(*u)));
         assert_eq!(java_string_hash("\u{1F600}"), surrogates);
         assert_eq!(tags_code(Some("polygenelubricants")), i64::from(i32::MIN));
         assert_eq!(tags_code(None), 0);

@@ -78,7 +78,11 @@ pub fn find<'a>(encoded: &'a [u8], name: &str) -> Option<&'a str> {
 /// contains a mark can't be represented: such a pair is not written, and `false` is returned.
 pub fn append(encoded: &mut Vec<u8>, name: &str, value: &str) -> bool {
     let marked = |text: &str| memchr::memchr2(NAME_END, VALUE_END, text.as_bytes()).is_some();
-    if name.is_empty() || value.is_empty() || marked(name) || memchr::memchr(VALUE_END, value.as_bytes()).is_some() {
+    if name.is_empty()
+        || value.is_empty()
+        || marked(name)
+        || memchr::memchr(VALUE_END, value.as_bytes()).is_some()
+    {
         return false;
     }
     if encoded.last().is_some_and(|last| *last != VALUE_END) {

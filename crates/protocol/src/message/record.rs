@@ -81,7 +81,21 @@ impl RecordFields<'_> {
     pub fn encoded_len(&self) -> usize {
         let topic_length = if self.is_v2() { 2 } else { 1 };
         let hosts = host_len(self.born_host) + host_len(self.store_host);
-        4 * 4 + 4 + 8 + 8 + 4 + 8 + hosts + 8 + 4 + 8 + 4 + self.body.len() + topic_length + self.topic.len() + 2
+        4 * 4
+            + 4
+            + 8
+            + 8
+            + 4
+            + 8
+            + hosts
+            + 8
+            + 4
+            + 8
+            + 4
+            + self.body.len()
+            + topic_length
+            + self.topic.len()
+            + 2
             + self.properties.len()
     }
 

@@ -84,7 +84,8 @@ impl<'a> RecordView<'a> {
             return Err(short(total));
         }
         let record = &bytes[..total];
-        let body_at = 48 + host_len(front, sysflag::BORN_HOST_V6) + 8 + host_len(front, sysflag::STORE_HOST_V6) + 16;
+        let body_at =
+            48 + host_len(front, sysflag::BORN_HOST_V6) + 8 + host_len(front, sysflag::STORE_HOST_V6) + 16;
         let Some(body_len) = record.get(body_at - 4..body_at).map(|b| i32_at(b, 0)) else { return size };
         let Ok(body_len) = usize::try_from(body_len) else { return size };
         let after_body = body_at + body_len;
@@ -124,7 +125,10 @@ impl<'a> RecordView<'a> {
     /// The whole-record rule, see [`whole`](Self::whole).
     pub fn check(&self, physical_offset: u64) -> Result<(), RecordError> {
         if self.physical_offset() != physical_offset {
-            return Err(RecordError::PhysicalOffset { declared: self.physical_offset(), actual: physical_offset });
+            return Err(RecordError::PhysicalOffset {
+                declared: self.physical_offset(),
+                actual: physical_offset,
+            });
         }
         let actual = crc32(self.body());
         if actual != self.body_crc() {
