@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 
 use thiserror::Error;
 
@@ -39,50 +40,87 @@ const BLANKS: [char; 3] = [' ', '\t', '\x0c'];
 /// The text is UTF-8 if it is valid UTF-8, and ISO-8859-1 otherwise. (Java reads ISO-8859-1 only, and so garbles what
 /// most editors write.)
 pub fn parse(text: &[u8]) -> Result<Vec<Property>, BadUnicodeEscape> {
+    let text = decode(text);
+    let properties: Vec<Property> = entries(&text).map(|entry| property(&entry)).collect::<Result<_, _>>()?;
+    let last_line: HashMap<_, _> =
+        properties.iter().map(|property| (property.key.clone(), property.line)).collect();
+    Ok(properties.into_iter().filter(|property| last_line[&property.key] == property.line).collect())
+}
+
+/// The text with some values changed. All else stays as it is, comments too. A key that is not there yet is appended.
+pub fn edit(text: &[u8], changes: &[(&str, &str)]) -> Result<String, BadUnicodeEscape> {
+    let text = decode(text);
+    let line_of: HashMap<_, _> =
+        parse(text.as_bytes())?.into_iter().map(|property| (property.line, property.key)).collect();
+    let mut pending = changes.to_vec();
+    let mut out = String::new();
+    let mut copied = 0;
+    for entry in entries(&text) {
+        let key = line_of.get(&entry.line);
+        let Some(change) = pending.iter().position(|(changed, _)| key.is_some_and(|key| key == changed))
+        else {
+            continue;
+        };
+        out.push_str(&text[copied..entry.at.start]);
+        out.push_str(&write([pending.remove(change)]));
+        copied = entry.at.end;
+    }
+    out.push_str(&text[copied..]);
+    if !out.is_empty() && !out.ends_with('\n') {
+        out.push('\n');
+    }
+    out.push_str(&write(pending));
+    Ok(out)
+}
+
+/// UTF-8 or ISO-8859-1, any of the three line ends, to text whose lines end with `\n`.
+fn decode(text: &[u8]) -> String {
     let text = match std::str::from_utf8(text) {
         Ok(text) => Cow::Borrowed(text.trim_start_matches('\u{feff}')),
         Err(_) => Cow::Owned(text.iter().map(|byte| char::from(*byte)).collect()),
     };
-    let text = text.replace("\r\n", "\n").replace('\r', "\n");
-    let mut properties: Vec<Property> = Vec::new();
-    let mut position_of_key = HashMap::new();
-    let mut add = |property: Property| match position_of_key.get(&property.key) {
-        Some(&position) => properties[position] = property,
-        None => {
-            position_of_key.insert(property.key.clone(), properties.len());
-            properties.push(property);
-        }
-    };
+    text.replace("\r\n", "\n").replace('\r', "\n")
+}
 
-    // Lines that end with a backslash are joined with the next one.
-    let mut joined = String::new();
-    let mut first_line = 0;
-    for (line, content) in (1..).zip(text.split('\n')) {
-        let content = content.trim_start_matches(BLANKS);
-        if joined.is_empty() {
-            if content.is_empty() || content.starts_with(['#', '!']) {
-                continue;
+/// An entry as it stands, lines that end with a backslash joined with the next one.
+struct Entry {
+    joined: String,
+    line: usize,
+    /// Where it is in the text, line ends included.
+    at: Range<usize>,
+}
+
+fn entries(text: &str) -> impl Iterator<Item = Entry> {
+    let mut lines = (1..).zip(text.split_inclusive('\n'));
+    let mut position = 0;
+    std::iter::from_fn(move || {
+        let mut entry = Entry { joined: String::new(), line: 0, at: 0..0 };
+        for (line, content) in lines.by_ref() {
+            let start = position;
+            position += content.len();
+            let content = content.trim_end_matches('\n').trim_start_matches(BLANKS);
+            if entry.joined.is_empty() {
+                if content.is_empty() || content.starts_with(['#', '!']) {
+                    continue;
+                }
+                entry.line = line;
+                entry.at.start = start;
             }
-            first_line = line;
+            entry.at.end = position;
+            let backslashes = content.len() - content.trim_end_matches('\\').len();
+            if backslashes % 2 == 0 {
+                entry.joined.push_str(content);
+                return Some(entry);
+            }
+            entry.joined.push_str(&content[..content.len() - 1]);
         }
-        let backslashes = content.len() - content.trim_end_matches('\\').len();
-        if backslashes % 2 == 1 {
-            joined.push_str(&content[..content.len() - 1]);
-        } else {
-            joined.push_str(content);
-            add(property(&joined, first_line)?);
-            joined.clear();
-        }
-    }
-    if !joined.is_empty() {
-        add(property(&joined, first_line)?);
-    }
-    properties.sort_by_key(|property| property.line);
-    Ok(properties)
+        (!entry.joined.is_empty()).then_some(entry)
+    })
 }
 
 /// Splits at the first `=`, `:` or blank that has no backslash before it.
-fn property(joined: &str, line: usize) -> Result<Property, BadUnicodeEscape> {
+fn property(entry: &Entry) -> Result<Property, BadUnicodeEscape> {
+    let (joined, line) = (&entry.joined, entry.line);
     let mut escaped = false;
     let key_end = joined.find(|c: char| {
         let separates = !escaped && (c == '=' || c == ':' || BLANKS.contains(&c));
@@ -260,6 +298,15 @@ mod tests {
     fn writes_what_java_reads_back() {
         let text = write([("a", "1s 5s;x=y:z#!"), ("b c", " \\中😀\n"), ("#d", "")]);
         assert_eq!(text, "a=1s 5s;x=y:z#!\nb\\ c=\\ \\\\\\u4E2D\\uD83D\\uDE00\\n\n\\#d=\n");
+    }
+
+    #[test]
+    fn edits_leave_everything_else_as_it_is() {
+        let text = b"# mine\r\n  a = 1\r\nb=x\\\n  y\n! end\na: 2\nc=3";
+        let edited = edit(text, &[("b", "z z"), ("a", "9"), ("d", "new")]).unwrap();
+        assert_eq!(edited, "# mine\n  a = 1\nb=z z\n! end\na=9\nc=3\nd=new\n");
+        assert_eq!(edit(b"", &[("a", "1")]).unwrap(), "a=1\n");
+        assert_eq!(edit(b"a=1", &[]).unwrap(), "a=1\n");
     }
 
     proptest! {

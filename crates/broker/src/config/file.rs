@@ -1,0 +1,242 @@
+//! Reading a configuration file, and writing changes back to it.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use ferromq_protocol::java_properties::{self, BadUnicodeEscape};
+use thiserror::Error;
+
+use super::{BrokerConfig, BrokerRole, InvalidValue, SETTINGS};
+
+/// Something in a configuration file that the broker can start without, but its owner should know of.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ConfigWarning {
+    /// Nobody knows this key.
+    #[error("{}:{line}: unknown key `{key}`, it has no effect{}", file.display(), meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default())]
+    UnknownKey {
+        /// The file.
+        file: PathBuf,
+        /// Line in the file, from 1.
+        line: usize,
+        /// The key.
+        key: String,
+        /// A key that differs from it in upper and lower case only.
+        meant: Option<&'static str>,
+    },
+}
+
+/// Why the settings don't do.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file can't be read.
+    #[error("can't read the configuration file {}: {source}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is not a properties file.
+    #[error("{}: {source}", file.display())]
+    Syntax {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: BadUnicodeEscape,
+    },
+    /// A value that its setting can't have.
+    #[error("{}:{line}: {source}", file.display())]
+    Value {
+        /// The file.
+        file: PathBuf,
+        /// Line in the file, from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: InvalidValue,
+    },
+    /// `namesrvAddr` is not a list of addresses.
+    #[error(
+        "The Name Server Address[{0}] illegal, please set it as follows, \"127.0.0.1:9876;192.168.0.1:9876\""
+    )]
+    NameServerAddress(String),
+    /// Settings that can't be together.
+    #[error("{0}")]
+    Conflict(&'static str),
+    /// Controller mode together with DLedger.
+    #[error("The config enableControllerMode and enableDLegerCommitLog cannot both be true.")]
+    ControllerAndDledger,
+    /// A setting that asks for what this version can't do, and must not pretend to.
+    #[error("{key}={value}: {reason}")]
+    NotSupported {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: &'static str,
+        /// Why that matters.
+        reason: &'static str,
+    },
+}
+
+impl ConfigError {
+    /// Status that the process ends with (`docs/spec/03-broker.md` 17.1).
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Read { .. } | Self::Syntax { .. } | Self::Value { .. } => 255,
+            Self::NameServerAddress(_) | Self::Conflict(_) | Self::NotSupported { .. } => 253,
+            Self::ControllerAndDledger => 252,
+        }
+    }
+}
+
+/// Changed settings could not be written.
+#[derive(Debug, Error)]
+#[error("can't write the configuration file {}: {reason}", file.display())]
+pub struct SaveError {
+    file: PathBuf,
+    reason: String,
+}
+
+impl BrokerConfig {
+    /// The defaults with what `file` says on top. Configuration updates will be written to that file.
+    pub fn from_file(file: &Path) -> Result<(BrokerConfig, Vec<ConfigWarning>), ConfigError> {
+        let mut config = Self::default();
+        let warnings = config.read(file)?;
+        config.broker_config_path = Some(file.display().to_string());
+        Ok((config, warnings))
+    }
+
+    /// Puts what `file` says on top.
+    pub fn read(&mut self, file: &Path) -> Result<Vec<ConfigWarning>, ConfigError> {
+        let text = fs::read(file).map_err(|source| ConfigError::Read { file: file.to_owned(), source })?;
+        let properties = java_properties::parse(&text);
+        let properties =
+            properties.map_err(|source| ConfigError::Syntax { file: file.to_owned(), source })?;
+        let mut warnings = Vec::new();
+        for property in properties {
+            let (line, key) = (property.line, property.key);
+            let known = self.set(&key, &property.value);
+            if !known.map_err(|source| ConfigError::Value { file: file.to_owned(), line, source })? {
+                let meant =
+                    SETTINGS.iter().map(|setting| setting.key).find(|known| known.eq_ignore_ascii_case(&key));
+                warnings.push(ConfigWarning::UnknownKey { file: file.to_owned(), line, key, meant });
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// Fills in what follows from other settings, and checks that they go together. Call it when all are set.
+    pub fn resolve(&mut self) -> Result<(), ConfigError> {
+        if self.check_name_servers().is_err() {
+            return Err(ConfigError::NameServerAddress(self.namesrv_addr.clone().unwrap_or_default()));
+        }
+        if self.enable_controller_mode && self.enable_d_leger_commit_log {
+            return Err(ConfigError::ControllerAndDledger);
+        }
+        if self.broker_role == BrokerRole::Slave && self.broker_id == 0 {
+            return Err(ConfigError::Conflict("Slave's brokerId must be > 0"));
+        }
+        let asked_for = [
+            (
+                self.broker_role == BrokerRole::Slave,
+                "brokerRole",
+                "SLAVE",
+                "this version can't follow a master",
+            ),
+            (
+                self.enable_controller_mode,
+                "enableControllerMode",
+                "true",
+                "this version knows no controllers",
+            ),
+            (
+                self.enable_d_leger_commit_log,
+                "enableDLegerCommitLog",
+                "true",
+                "this version knows no Raft groups",
+            ),
+            (self.acl_enable, "aclEnable", "true", NO_ACCESS_CONTROL),
+            (self.authentication_enabled, "authenticationEnabled", "true", NO_ACCESS_CONTROL),
+            (self.authorization_enabled, "authorizationEnabled", "true", NO_ACCESS_CONTROL),
+        ];
+        if let Some((_, key, value, reason)) = asked_for.into_iter().find(|(is_asked_for, ..)| *is_asked_for)
+        {
+            return Err(ConfigError::NotSupported { key, value, reason });
+        }
+        self.broker_id = 0;
+        self.ha_listen_port = self.ha_port();
+        Ok(())
+    }
+
+    /// Says what `namesrvAddr` should be if it is not.
+    pub(super) fn check_name_servers(&self) -> Result<(), &'static str> {
+        let is_address = |address: &str| {
+            let (host, port) = address.rsplit_once(':').unwrap_or_default();
+            !host.is_empty() && !host.contains([',', '/', ' ']) && port.parse::<u16>().is_ok()
+        };
+        match &self.namesrv_addr {
+            Some(list) if !list.trim_end_matches(';').split(';').all(is_address) => {
+                Err("addresses such as 10.0.0.1:9876;10.0.0.2:9876")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The file that changes are written to: the one the settings came from, else `config/broker.properties` in the
+    /// store.
+    pub fn changes_file(&self) -> PathBuf {
+        match &self.broker_config_path {
+            Some(path) => path.into(),
+            None => Path::new(&self.store_path_root_dir).join("config/broker.properties"),
+        }
+    }
+
+    /// Writes what differs from `previous` to [`changes_file`](Self::changes_file). The file's other lines stay as they
+    /// are. Its previous content is kept beside it, with `.bak` added to the name.
+    pub fn save(&self, previous: &BrokerConfig) -> Result<(), SaveError> {
+        let file = self.changes_file();
+        let before = previous.entries();
+        let after = self.entries();
+        let changes: Vec<(&str, &str)> = after
+            .iter()
+            .filter(|entry| !before.contains(entry))
+            .map(|(key, value)| (*key, value.as_str()))
+            .collect();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let failed = |reason: String| SaveError { file: file.clone(), reason };
+        let old = match fs::read(&file) {
+            Ok(old) => old,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(failed(error.to_string())),
+        };
+        let new = java_properties::edit(&old, &changes).map_err(|error| failed(error.to_string()))?;
+        replace(&file, &old, &new).map_err(|error| failed(error.to_string()))
+    }
+}
+
+const NO_ACCESS_CONTROL: &str = "this version has no access control, everyone would be let in";
+
+/// There is a whole file at every moment, the old or the new one.
+fn replace(file: &Path, old: &[u8], new: &str) -> io::Result<()> {
+    let beside = |suffix: &str| {
+        let mut name = file.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let write = |path: &Path, content: &[u8]| {
+        let mut out = File::create(path)?;
+        out.write_all(content)?;
+        out.sync_all()
+    };
+    if !old.is_empty() {
+        write(&beside(".bak"), old)?;
+    }
+    let fresh = beside(".tmp");
+    write(&fresh, new.as_bytes())?;
+    fs::rename(&fresh, file)?;
+    File::open(directory)?.sync_all()
+}

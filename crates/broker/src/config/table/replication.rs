@@ -1,0 +1,97 @@
+//! Replication, controller, DLedger.
+
+macro_rules! replication_settings {
+    ([$next:ident $($rest:ident)*] $($done:tt)*) => { $next! { [$($rest)*] $($done)*
+
+"Replication" {
+    /// `ASYNC_MASTER`, `SYNC_MASTER` or `SLAVE`.
+    broker_role: BrokerRole = BrokerRole::AsyncMaster; restart "brokerRole" [important];
+    /// Port for slaves; 0 is `listenPort` plus 1.
+    ha_listen_port: u32 = 0; restart "haListenPort" in 0..=65535;
+    /// Address of the master that a slave follows, unless a name server tells.
+    ha_master_address: Option<String> = None; unused "haMasterAddress" [important];
+    /// Milliseconds between two heartbeats to a slave.
+    ha_send_heartbeat_interval: u32 = 5000; unused "haSendHeartbeatInterval";
+    /// Milliseconds after which a silent connection to a slave is closed.
+    ha_housekeeping_interval: u32 = 20_000; unused "haHousekeepingInterval";
+    /// Bytes of a transfer to a slave.
+    ha_transfer_batch_size: u32 = 32_768; unused "haTransferBatchSize";
+    /// Bytes that a slave may be behind and still count.
+    ha_max_gap_not_in_sync: u32 = 268_435_456; unused "haMaxGapNotInSync";
+    /// Milliseconds that a slave may be behind and still count.
+    ha_max_time_slave_not_catchup: u64 = 15_000; unused "haMaxTimeSlaveNotCatchup";
+    /// Limit the speed of transfers to slaves.
+    ha_flow_control_enable: bool = false; unused "haFlowControlEnable";
+    /// Bytes a second.
+    max_ha_transfer_byte_in_second: u64 = 104_857_600; unused "maxHaTransferByteInSecond";
+    /// Milliseconds that a send waits for replicas.
+    slave_timeout: u32 = 3000; unused "slaveTimeout";
+    /// Members of the broker set.
+    total_replicas: u32 = 1; unused "totalReplicas";
+    /// Members that must have a message, the master included.
+    in_sync_replicas: u32 = 1; unused "inSyncReplicas";
+    /// The least that this may be lowered to.
+    min_in_sync_replicas: u32 = 1; unused "minInSyncReplicas";
+    /// All members that are in sync must have a message.
+    all_ack_in_sync_state_set: bool = false; unused "allAckInSyncStateSet";
+    /// Lower the number of members when some are gone.
+    enable_auto_in_sync_replicas: bool = false; unused "enableAutoInSyncReplicas";
+    /// Aid for an upgrade.
+    sync_master_flush_offset_when_startup: bool = false; unused "syncMasterFlushOffsetWhenStartup";
+    /// An empty slave begins at the master's last file.
+    sync_from_last_file: bool = false; unused "syncFromLastFile";
+    /// Never count as in sync.
+    async_learner: bool = false; unused "asyncLearner";
+    /// Without effect in Apache's broker as well.
+    max_slave_resend_length: u64 = 268_435_456; unused "maxSlaveResendLength";
+    /// A slave acts for a master that is gone.
+    enable_slave_acting_master: bool = false; unused "enableSlaveActingMaster";
+    /// It asks other brokers then.
+    enable_remote_escape: bool = false; unused "enableRemoteEscape";
+    /// Register before the start is complete.
+    skip_pre_online: bool = false; unused "skipPreOnline";
+    /// Milliseconds between two looks at the broker set.
+    sync_broker_member_group_period: u64 = 1000; unused "syncBrokerMemberGroupPeriod";
+    /// Milliseconds between two heartbeats to name servers and controllers.
+    broker_heartbeat_interval: u64 = 1000; unused "brokerHeartbeatInterval";
+    /// Milliseconds that such a heartbeat may take.
+    send_heartbeat_timeout_millis: u32 = 1000; unused "sendHeartbeatTimeoutMillis";
+    /// Milliseconds without heartbeat after which the broker is gone.
+    broker_not_active_timeout_millis: u64 = 10_000; unused "brokerNotActiveTimeoutMillis";
+}
+
+"Controller" {
+    /// A controller elects the master.
+    enable_controller_mode: bool = false; restart "enableControllerMode";
+    /// Controllers, `host:port` separated by `;`.
+    controller_addr: String = "".to_owned(); unused "controllerAddr";
+    /// `controllerAddr` is one `domain:port`.
+    fetch_controller_addr_by_dns_lookup: bool = false; unused "fetchControllerAddrByDnsLookup";
+    /// Milliseconds between two looks at the broker's role.
+    sync_broker_metadata_period: u64 = 5000; unused "syncBrokerMetadataPeriod";
+    /// Milliseconds between two checks of who is in sync.
+    check_sync_state_set_period: u64 = 5000; unused "checkSyncStateSetPeriod";
+    /// Milliseconds between two looks for the leading controller.
+    sync_controller_metadata_period: u64 = 10_000; unused "syncControllerMetadataPeriod";
+    /// Milliseconds without heartbeat after which the controller takes the broker for dead.
+    controller_heart_beat_timeout_mills: u64 = 10_000; unused "controllerHeartBeatTimeoutMills";
+    /// The lowest number becomes master first.
+    broker_election_priority: u32 = 2_147_483_647; unused "brokerElectionPriority";
+}
+
+"DLedger" {
+    /// The broker set is a Raft group.
+    enable_d_leger_commit_log: bool = false; restart "enableDLegerCommitLog";
+    /// Its name.
+    d_leger_group: Option<String> = None; unused "dLegerGroup";
+    /// Its members, `n0-host:port;n1-host:port`.
+    d_leger_peers: Option<String> = None; unused "dLegerPeers";
+    /// Which member this is.
+    d_leger_self_id: Option<String> = None; unused "dLegerSelfId";
+    /// Which member is to lead.
+    preferred_leader_id: Option<String> = None; unused "preferredLeaderId";
+    /// Send entries in batches.
+    enable_batch_push: bool = false; unused "enableBatchPush";
+}
+    } };
+}
