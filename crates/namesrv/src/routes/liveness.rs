@@ -1,0 +1,52 @@
+//! Which brokers are still there (`docs/spec/06-namesrv.md` 4.3, 5).
+
+use std::sync::atomic::Ordering;
+
+use ferromq_protocol::body::DataVersion;
+
+use super::{BrokerAddrInfo, BrokerLiveInfo, Tables, Unregistration};
+
+impl Tables {
+    /// Notes that a broker was heard of. One that is not registered is not told so.
+    pub(crate) fn heartbeat(&self, broker: &BrokerAddrInfo, now_ms: i64) {
+        if let Some(live) = self.broker_live_table.get(broker) {
+            live.last_update_ms.store(now_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// The version of the topics that a broker registered last.
+    pub(crate) fn data_version(&self, broker: &BrokerAddrInfo) -> Option<DataVersion> {
+        self.broker_live_table.get(broker).map(|live| live.data_version)
+    }
+
+    /// Closes the connections of brokers that were silent for too long, and tells what is to be removed.
+    pub(crate) fn expire(&self, now_ms: i64) -> Vec<Unregistration> {
+        let expired = self.broker_live_table.iter().filter(|(_, live)| live.has_expired(now_ms));
+        expired
+            .map(|(broker, live)| {
+                let timeout_ms = live.heartbeat_timeout_ms;
+                tracing::warn!(?broker, timeout_ms, "broker has been silent for too long");
+                live.link.close();
+                self.removal(broker, live)
+            })
+            .collect()
+    }
+
+    /// What is to be removed when connection `link`, over which `broker` once registered, has ended.
+    pub(crate) fn lost(&self, broker: &BrokerAddrInfo, link: u64) -> Option<Unregistration> {
+        let live = self.broker_live_table.get(broker).filter(|live| live.link.id() == link)?;
+        Some(self.removal(broker, live))
+    }
+
+    fn removal(&self, broker: &BrokerAddrInfo, live: &BrokerLiveInfo) -> Unregistration {
+        let data = self.broker_addr_table.get(&live.broker_name);
+        let id =
+            data.and_then(|data| data.broker_addrs.iter().find(|(_, addr)| **addr == broker.broker_addr));
+        Unregistration {
+            broker: broker.clone(),
+            broker_name: live.broker_name.clone(),
+            broker_id: id.map(|(id, _)| *id),
+            link: Some(live.link.id()),
+        }
+    }
+}
