@@ -23,6 +23,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.common.topic.TopicValidator;
 
 /** A running scenario: its own topic and group names, and clients that are shut down at its end. */
 public final class Scenario implements AutoCloseable {
@@ -72,13 +73,23 @@ public final class Scenario implements AutoCloseable {
 
     // Producers
 
-    public DefaultMQProducer producer() throws MQClientException {
+    public DefaultMQProducer producer() throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(group("producer"));
         configure(producer);
         producer.setSendMsgTimeout(TIMEOUT_MILLIS);
         producer.start();
         closing(producer::shutdown);
+        // The broker may listen already but not be known to the name server.
+        Check.await(60, "a broker has registered", () -> hasRoute(producer, TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC));
         return producer;
+    }
+
+    private static boolean hasRoute(DefaultMQProducer producer, String topic) {
+        try {
+            return !producer.fetchPublishMessageQueues(topic).isEmpty();
+        } catch (MQClientException e) {
+            return false;
+        }
     }
 
     public Message message(String body) {
