@@ -80,7 +80,8 @@ fn batches_are_counted_by_message() {
 fn refusals_are_counted_by_code() {
     // The null server knows no pulls and no offsets: the consumer is refused before it begins.
     let server = NullServer::start();
-    let output = ferromq().args(["bench", "consumer", "--addr", &server.address]).output().expect("the binary starts");
+    let output =
+        ferromq().args(["bench", "consumer", "--addr", &server.address]).output().expect("the binary starts");
     assert!(!output.status.success());
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("code 3, ") && error.contains("request type 31 not supported"), "{error}");

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::error::BenchError;
-use super::process::{Memory, ServerProcess};
+use super::process::{Memory, Process};
 use super::progress::Progress;
 use super::settings::LoadArgs;
 use super::tally::{Tally, Window};
@@ -13,7 +13,9 @@ use super::tally::{Tally, Window};
 /// How long to wait for answers after the last request.
 pub(super) const DRAIN: Duration = Duration::from_secs(10);
 /// How often the progress and the server's memory are looked at.
-const TICK: Duration = Duration::from_millis(250);
+const TICK: Duration = Duration::from_millis(100);
+/// How often it is looked whether the last answers have come.
+const LAST_TICK: Duration = Duration::from_millis(10);
 
 /// What the threads of a run share.
 #[derive(Debug)]
@@ -67,6 +69,8 @@ pub(super) struct Measured {
     pub(super) tally: Tally,
     /// Length of the measurement.
     pub(super) elapsed: Duration,
+    /// CPU time of this process during the measurement: it must be far from a whole core, or it was the limit.
+    pub(super) generator_cpu: Duration,
     /// What the server used, if its process is known.
     pub(super) server: Option<ServerUse>,
 }
@@ -76,8 +80,8 @@ pub(super) fn drive<W>(args: &LoadArgs, title: &str, workers: Vec<W>) -> Result<
 where
     W: FnOnce(&Run) -> Result<Tally, BenchError> + Send,
 {
-    let process = args.server_pid.map(ServerProcess::new);
-    let mut watch = process.map(ServerWatch::new).transpose()?;
+    let mut server = args.server_pid.map(|pid| ServerWatch::new(Process::new(pid))).transpose()?;
+    let mut generator = CpuWatch::new(Process::new(std::process::id()));
     let run = Run::new(args);
     let mut progress = Progress::new(title, args.quiet);
     let tally = thread::scope(|scope| {
@@ -95,8 +99,9 @@ where
             })
             .collect();
         while !threads.iter().all(thread::ScopedJoinHandle::is_finished) {
-            if let Some(watch) = &mut watch {
-                watch.look(run)?;
+            generator.look(run)?;
+            if let Some(server) = &mut server {
+                server.look(run)?;
             }
             progress.update(run.answered.load(Ordering::Relaxed), run.start.elapsed());
             thread::sleep(next_look(run));
@@ -110,41 +115,64 @@ where
     progress.finish();
     let end_ns = if run.window.until_ns == u64::MAX { tally.last_answer_ns } else { run.window.until_ns };
     let elapsed = Duration::from_nanos(end_ns.saturating_sub(run.window.from_ns));
-    let server = watch.map(|watch| watch.finish(&run)).transpose()?;
-    Ok(Measured { tally, elapsed, server })
+    let generator_cpu = generator.finish(&run)?;
+    let server = server.map(|server| server.finish(&run)).transpose()?;
+    Ok(Measured { tally, elapsed, generator_cpu, server })
 }
 
 /// How long to sleep so that neither end of the window is missed.
 fn next_look(run: &Run) -> Duration {
     let now_ns = run.now_ns();
     let edge_ns = [run.window.from_ns, run.window.until_ns].into_iter().find(|edge| *edge > now_ns);
-    edge_ns.map_or(TICK, |edge_ns| Duration::from_nanos(edge_ns - now_ns).min(TICK))
+    edge_ns.map_or(LAST_TICK, |edge_ns| Duration::from_nanos(edge_ns - now_ns).min(TICK))
 }
 
-/// Notes the server's CPU time at both ends of the window.
-struct ServerWatch {
-    process: ServerProcess,
-    before: Memory,
-    peak: Memory,
-    cpu_from: Option<Duration>,
-    cpu_until: Option<Duration>,
+/// Notes a process's CPU time at both ends of the window.
+struct CpuWatch {
+    process: Process,
+    from: Option<Duration>,
+    until: Option<Duration>,
 }
 
-impl ServerWatch {
-    fn new(process: ServerProcess) -> Result<Self, BenchError> {
-        let memory = process.memory()?;
-        Ok(Self { process, before: memory, peak: memory, cpu_from: None, cpu_until: None })
+impl CpuWatch {
+    fn new(process: Process) -> Self {
+        Self { process, from: None, until: None }
     }
 
     fn look(&mut self, run: &Run) -> Result<(), BenchError> {
         let now_ns = run.now_ns();
-        if self.cpu_from.is_none() && now_ns >= run.window.from_ns {
-            self.cpu_from = Some(self.process.cpu_time()?);
+        for (edge_ns, cpu) in [(run.window.from_ns, &mut self.from), (run.window.until_ns, &mut self.until)] {
+            if cpu.is_none() && now_ns >= edge_ns {
+                *cpu = Some(self.process.cpu_time()?);
+            }
         }
-        if self.cpu_until.is_none() && now_ns >= run.window.until_ns {
-            self.cpu_until = Some(self.process.cpu_time()?);
-        }
-        let memory = self.process.memory()?;
+        Ok(())
+    }
+
+    /// The CPU time used within the window.
+    fn finish(mut self, run: &Run) -> Result<Duration, BenchError> {
+        self.look(run)?;
+        let now = self.process.cpu_time()?;
+        Ok(self.until.unwrap_or(now).saturating_sub(self.from.unwrap_or(now)))
+    }
+}
+
+/// Watches the server's CPU time and its memory.
+struct ServerWatch {
+    cpu: CpuWatch,
+    before: Memory,
+    peak: Memory,
+}
+
+impl ServerWatch {
+    fn new(process: Process) -> Result<Self, BenchError> {
+        let memory = process.memory()?;
+        Ok(Self { cpu: CpuWatch::new(process), before: memory, peak: memory })
+    }
+
+    fn look(&mut self, run: &Run) -> Result<(), BenchError> {
+        self.cpu.look(run)?;
+        let memory = self.cpu.process.memory()?;
         self.peak.resident_bytes = self.peak.resident_bytes.max(memory.resident_bytes);
         self.peak.anonymous_bytes = self.peak.anonymous_bytes.max(memory.anonymous_bytes);
         Ok(())
@@ -152,8 +180,6 @@ impl ServerWatch {
 
     fn finish(mut self, run: &Run) -> Result<ServerUse, BenchError> {
         self.look(run)?;
-        let now = self.process.cpu_time()?;
-        let cpu = self.cpu_until.unwrap_or(now).saturating_sub(self.cpu_from.unwrap_or(now));
-        Ok(ServerUse { cpu, before: self.before, peak: self.peak })
+        Ok(ServerUse { cpu: self.cpu.finish(run)?, before: self.before, peak: self.peak })
     }
 }

@@ -1,4 +1,4 @@
-//! What the server under load costs: its CPU time and memory, from `/proc`.
+//! What a process costs: its CPU time and memory, from `/proc`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use super::error::BenchError;
 
 /// A process on this machine.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ServerProcess {
+pub(super) struct Process {
     pid: u32,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Memory {
     pub(super) anonymous_bytes: u64,
 }
 
-impl ServerProcess {
+impl Process {
     pub(super) fn new(pid: u32) -> Self {
         Self { pid }
     }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn this_process_can_be_measured() {
-        let process = ServerProcess::new(std::process::id());
+        let process = Process::new(std::process::id());
         let memory = process.memory().unwrap();
         assert!(memory.anonymous_bytes > 0 && memory.resident_bytes > memory.anonymous_bytes);
         assert!(process.cpu_time().is_ok());

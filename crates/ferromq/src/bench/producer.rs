@@ -107,7 +107,9 @@ impl ProducerArgs {
         let (from_ns, until_ns) = (run.window.from_ns, run.window.until_ns);
         if self.rate > 0.0 {
             let rate = self.rate / f64::from(self.batch);
-            Supply::Paced(Paced { rate, worker, workers: load.workers(), until_ns, from_ns, left, issued: 0 })
+            let give_up_ns = until_ns.saturating_add(DRAIN.as_nanos() as u64);
+            let workers = load.workers();
+            Supply::Paced(Paced { rate, worker, workers, until_ns, give_up_ns, from_ns, left, issued: 0 })
         } else {
             Supply::Unlimited(Unlimited { until_ns, from_ns, left })
         }
@@ -210,6 +212,7 @@ impl<'a> Worker<'a> {
         let mut ready = Vec::new();
         let mut next_lane = 0;
         let mut now_ns = run.now_ns();
+        let (mut answered, mut quiet_since_ns) = (0, now_ns);
         if !is_paced {
             for lane in 0..self.lanes.len() {
                 self.fill(lane, &mut supply, now_ns, &mut tally)?;
@@ -223,13 +226,15 @@ impl<'a> Worker<'a> {
             if run.is_failed() || is_exhausted && tally.sent == tally.answered {
                 break;
             }
-            let end_ns = run.window.until_ns.max(tally.last_answer_ns.max(run.window.from_ns));
-            if is_exhausted && now_ns > end_ns.saturating_add(DRAIN.as_nanos() as u64) {
-                tally.problem(format!("some answers did not come within {DRAIN:?} after the last request"));
+            if is_exhausted && now_ns > quiet_since_ns.saturating_add(DRAIN.as_nanos() as u64) {
+                tally.problem(format!("no answer came for {DRAIN:?} after the last request"));
                 break;
             }
+            if !is_exhausted || tally.answered != answered {
+                quiet_since_ns = now_ns;
+            }
             // With all windows full, only answers make it possible to send.
-            let nap = if self.lanes.iter().any(|lane| !lane.free.is_empty()) {
+            let nap = if is_paced && self.lanes.iter().any(|lane| !lane.free.is_empty()) {
                 supply.nap(now_ns)
             } else {
                 NAP_MAX
@@ -237,7 +242,7 @@ impl<'a> Worker<'a> {
             self.poller.wait(nap, &mut ready)?;
             now_ns = run.now_ns();
             self.exchange.stamp.set(unix_millis());
-            let answered = tally.answered;
+            answered = tally.answered;
             for ready in &ready {
                 if ready.readable {
                     self.read(ready.link, &mut buffer, now_ns, &mut tally)?;
@@ -249,6 +254,12 @@ impl<'a> Worker<'a> {
                 }
             }
             run.advance((tally.answered - answered) * u64::from(self.args.batch));
+        }
+        if supply.abandoned() > 0 {
+            let (requests, rate) = (supply.abandoned(), self.args.rate);
+            tally.problem(format!(
+                "{requests} requests that were due were not sent: the server can't take {rate}/s"
+            ));
         }
         Ok(tally)
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use indicatif::HumanCount;
@@ -71,6 +72,8 @@ pub(super) struct Report {
     latency_us: Latency,
     /// Answers other than SUCCESS, by their code.
     errors: BTreeMap<i32, u64>,
+    /// Cores that the load generator kept busy; near the count of its threads it was the limit.
+    generator_cpu_cores: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<Server>,
     /// What must not be. Empty, or the run counts as failed.
@@ -79,8 +82,9 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(title: String, measured: Measured) -> Self {
-        let Measured { tally, elapsed, server } = measured;
+        let Measured { tally, elapsed, generator_cpu, server } = measured;
         let seconds = elapsed.as_secs_f64();
+        let cores = |cpu: Duration| if seconds > 0.0 { cpu.as_secs_f64() / seconds } else { 0.0 };
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         let mut problems = tally.problems;
         if tally.sent != tally.answered {
@@ -91,7 +95,7 @@ impl Report {
         }
         let server = server.map(|server| Server {
             cpu_us_per_message: server.cpu.as_secs_f64() * 1e6 / (tally.messages.max(1) as f64),
-            cpu_cores: if seconds > 0.0 { server.cpu.as_secs_f64() / seconds } else { 0.0 },
+            cpu_cores: cores(server.cpu),
             anonymous_bytes_before: server.before.anonymous_bytes,
             anonymous_bytes_peak: server.peak.anonymous_bytes,
             resident_bytes_peak: server.peak.resident_bytes,
@@ -105,6 +109,7 @@ impl Report {
             mebibytes_per_second: per_second(tally.bytes) / MIB,
             latency_us: Latency::of(&tally.latency),
             errors: tally.errors,
+            generator_cpu_cores: cores(generator_cpu),
             server,
             problems,
         }
@@ -146,6 +151,7 @@ impl fmt::Display for Report {
             Micros(latency.p999),
             Micros(latency.max)
         )?;
+        writeln!(f, "  generator   {:.2} cores busy", self.generator_cpu_cores)?;
         if let Some(server) = &self.server {
             writeln!(
                 f,
@@ -182,8 +188,6 @@ impl fmt::Display for Micros {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::bench::driver::ServerUse;
     use crate::bench::process::Memory;
@@ -198,7 +202,12 @@ mod tests {
         }
         let memory = Memory { resident_bytes: 64 << 20, anonymous_bytes: 32 << 20 };
         let server = ServerUse { cpu: Duration::from_millis(2), before: memory, peak: memory };
-        Measured { tally, elapsed: Duration::from_millis(500), server: Some(server) }
+        Measured {
+            tally,
+            elapsed: Duration::from_millis(500),
+            generator_cpu: Duration::ZERO,
+            server: Some(server),
+        }
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub(super) struct Paced {
     pub(super) workers: u32,
     /// No request is due from here on.
     pub(super) until_ns: u64,
+    /// No request is sent from here on, even if it was due long ago.
+    pub(super) give_up_ns: u64,
     /// From when on `left` counts.
     pub(super) from_ns: u64,
     /// Requests to send at most.
@@ -83,7 +85,20 @@ impl Supply {
         match self {
             Self::Unlimited(supply) => supply.left == 0 || now_ns >= supply.until_ns,
             // What was due before the end is sent even if it is late.
-            Self::Paced(supply) => supply.left == 0 || supply.due_ns() >= supply.until_ns,
+            Self::Paced(supply) => {
+                supply.left == 0 || supply.due_ns() >= supply.until_ns || now_ns >= supply.give_up_ns
+            }
+        }
+    }
+
+    /// How many requests were due before the end and never sent.
+    pub(super) fn abandoned(&self) -> u64 {
+        match self {
+            Self::Paced(supply) if supply.until_ns != u64::MAX => {
+                let all = (supply.until_ns as f64 * supply.rate / 1e9) as u64 / u64::from(supply.workers);
+                all.saturating_sub(supply.issued).min(supply.left)
+            }
+            _ => 0,
         }
     }
 
@@ -103,7 +118,8 @@ mod tests {
     use super::*;
 
     fn paced(rate: f64, worker: u32, workers: u32, until_ns: u64) -> Supply {
-        Supply::Paced(Paced { rate, worker, workers, until_ns, from_ns: 0, left: u64::MAX, issued: 0 })
+        let (give_up_ns, left) = (until_ns.saturating_mul(10), u64::MAX);
+        Supply::Paced(Paced { rate, worker, workers, until_ns, give_up_ns, from_ns: 0, left, issued: 0 })
     }
 
     fn drain(supply: &mut Supply, now_ns: u64) -> Vec<u64> {
@@ -126,6 +142,15 @@ mod tests {
     }
 
     #[test]
+    fn what_a_server_can_not_take_is_abandoned_in_the_end() {
+        let mut supply = paced(1000.0, 0, 1, 10_000_000);
+        assert_eq!(supply.next(99_000_000), Some(0));
+        assert_eq!(supply.next(100_000_000), None);
+        assert!(supply.is_exhausted(100_000_000));
+        assert_eq!(supply.abandoned(), 9);
+    }
+
+    #[test]
     fn threads_share_the_rate() {
         let mut due: Vec<u64> =
             (0..3).flat_map(|worker| drain(&mut paced(1000.0, worker, 3, 6_000_000), 9_000_000)).collect();
@@ -136,7 +161,8 @@ mod tests {
     #[test]
     fn a_rate_that_is_no_whole_interval_does_not_drift() {
         let mut supply = paced(30_000.0, 0, 1, 60_000_000_000);
-        assert_eq!(drain(&mut supply, u64::MAX).len(), 1_800_000);
+        assert_eq!(drain(&mut supply, 61_000_000_000).len(), 1_800_000);
+        assert_eq!(supply.abandoned(), 0);
     }
 
     #[test]
