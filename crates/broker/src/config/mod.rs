@@ -38,6 +38,7 @@ use std::sync::OnceLock;
 
 pub use derived::store_options;
 use derived::{home_store, host_name, local_address, processors};
+use ferromq_protocol::frame::HeaderEncoding;
 pub use file::{ConfigError, ConfigWarning, SaveError};
 pub use setting::{Change, Setting};
 pub use update::UpdateError;
@@ -108,6 +109,16 @@ impl BrokerConfig {
     pub fn important_entries(&self) -> Vec<(&str, String)> {
         let is_important = |key: &str| Setting::find(key).is_some_and(|setting| setting.important);
         self.entries().into_iter().filter(|(key, _)| is_important(key)).collect()
+    }
+
+    /// How this process writes the headers of its requests and answers.
+    pub fn header_encoding(&self) -> HeaderEncoding {
+        self.header_encoding
+    }
+
+    /// In RocketMQ this is a property of the process (`ROCKETMQ_SERIALIZE_TYPE`), not a setting of the file.
+    pub fn set_header_encoding(&mut self, encoding: HeaderEncoding) {
+        self.header_encoding = encoding;
     }
 
     /// Address that clients are told.

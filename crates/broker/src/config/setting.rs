@@ -61,11 +61,13 @@ macro_rules! settings {
             )*)*
             /// Keys that nobody knows, kept because tools show them.
             pub(super) unknown: BTreeMap<String, String>,
+            /// How this process writes headers; no key of the file, see [`BrokerConfig::set_header_encoding`].
+            pub(super) header_encoding: HeaderEncoding,
         }
 
         impl Default for BrokerConfig {
             fn default() -> Self {
-                Self { $($($field: $default,)*)* unknown: BTreeMap::new() }
+                Self { $($($field: $default,)*)* unknown: BTreeMap::new(), header_encoding: HeaderEncoding::Json }
             }
         }
 
