@@ -1,9 +1,30 @@
 //! The dispatcher: reads the log in order and feeds every projection.
+//!
+//! There is one [`Dispatcher`] per store, behind a mutex: its own thread runs it when there is something new, and a pull that
+//! finds its queue's end runs it on its own thread up to what is confirmed. [`Projector`] does the work for one record; recovery
+//! uses it too.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering, fence};
+use std::time::{Duration, Instant};
 
-use crate::log::RecordSlice;
-use crate::queue::ConsumeQueue;
+use ferromq_protocol::message::{RecordView, java_string_hash, java_string_hash_onto, properties, sysflag};
+use parking_lot::Mutex;
+
+use crate::commit_log::{CommitLog, Entry, entry_at};
+use crate::deleted::DeletedTopics;
+use crate::index::{KeyIndex, key_hash, topic_hash};
+use crate::log::{RecordSlice, Segment};
+use crate::options::StoreOptions;
+use crate::queue::{ConsumeQueue, ConsumeQueues, Pushed, Unit};
+
+/// The topic whose units carry the delivery time instead of a tag's hash.
+const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
+/// Bytes of the log that one round takes at most: how long others wait for the dispatcher.
+const ROUND_BYTES: u64 = 1 << 20;
+/// Places of the dispatcher's queue cache, a power of two.
+const CACHED_QUEUES: usize = 64;
 
 /// A message that has just become readable in a watched queue ([`ConsumeQueue::watch`]).
 #[derive(Debug, Clone)]
@@ -16,7 +37,7 @@ pub struct Arrival {
     pub tags_code: i64,
     /// Store time, milliseconds.
     pub store_timestamp: i64,
-    /// The record, for properties ([`RecordView`](ferromq_protocol::message::RecordView)).
+    /// The record, for properties ([`RecordView`]).
     pub record: RecordSlice,
 }
 
@@ -25,4 +46,435 @@ pub trait ArrivalListener: Send + Sync {
     /// New messages of watched queues, in the order of the log, at most one dispatch round of them. Called on whatever
     /// thread dispatches: must be quick and must not call back into the store's dispatch.
     fn arrived(&self, arrivals: &[Arrival]);
+}
+
+/// Turns one record into units and index entries.
+pub(crate) struct Projector {
+    queues: Arc<ConsumeQueues>,
+    index: Option<Arc<KeyIndex>>,
+    deleted: Arc<DeletedTopics>,
+    delay_levels_ms: Vec<i64>,
+    multi_dispatch: bool,
+    /// Topics whose queues are of the other kind (`batchconsumequeue/`), which is not ours to write.
+    batch_topics: Vec<String>,
+    /// Light queues that the last record goes to as well.
+    further: Vec<Placement>,
+    cache: [Option<Arc<ConsumeQueue>>; CACHED_QUEUES],
+    key_hashes: Vec<u32>,
+    /// The last topic and the hash of `topic#`.
+    topic: (String, i32),
+}
+
+/// What the properties say that dispatch needs.
+#[derive(Default)]
+struct Facts<'a> {
+    tags: Option<&'a str>,
+    keys: Option<&'a str>,
+    unique_key: Option<&'a str>,
+    delay: Option<&'a str>,
+    multi_dispatch: Option<&'a str>,
+    multi_offsets: Option<&'a str>,
+}
+
+/// Where a record's message belongs.
+#[derive(Debug, Clone)]
+pub(crate) struct Placement {
+    pub(crate) queue: Arc<ConsumeQueue>,
+    pub(crate) queue_offset: i64,
+    pub(crate) unit: Unit,
+}
+
+impl Projector {
+    pub(crate) fn new(
+        queues: Arc<ConsumeQueues>,
+        index: Option<Arc<KeyIndex>>,
+        deleted: Arc<DeletedTopics>,
+        options: &StoreOptions,
+    ) -> Self {
+        Projector {
+            queues,
+            index,
+            deleted,
+            delay_levels_ms: options.delay_levels_ms.clone(),
+            multi_dispatch: options.multi_dispatch_enabled,
+            batch_topics: batch_topics(&options.root),
+            further: Vec::new(),
+            cache: [const { None }; CACHED_QUEUES],
+            key_hashes: Vec::new(),
+            topic: (String::new(), 0),
+        }
+    }
+
+    fn queue(&mut self, topic: &str, queue_id: i32) -> Arc<ConsumeQueue> {
+        let place = (queue_id as usize).wrapping_add(topic.len() * 7) % CACHED_QUEUES;
+        if let Some(queue) = &self.cache[place]
+            && queue.queue_id() == queue_id
+            && queue.topic() == topic
+        {
+            return Arc::clone(queue);
+        }
+        let queue = self.queues.get_or_create(topic, queue_id);
+        self.cache[place] = Some(Arc::clone(&queue));
+        queue
+    }
+
+    /// Works out where a record goes, and remembers its keys for [`index`](Self::index). `None`: into no queue (and the
+    /// index is not to be asked either if there are no keys).
+    pub(crate) fn place(&mut self, record: &RecordView<'_>) -> Option<Placement> {
+        self.key_hashes.clear();
+        self.further.clear();
+        let topic = record.topic()?;
+        let physical_offset = record.physical_offset();
+        if self.deleted.covers(topic, physical_offset) || !is_directory_name(topic) {
+            return None;
+        }
+        let facts = Facts::of(record.properties());
+        let transaction = sysflag::transaction_type(record.sys_flag());
+        if self.index.is_some() && transaction != sysflag::TRANSACTION_ROLLBACK {
+            self.hash_keys(topic, &facts);
+        }
+        if !sysflag::takes_queue_offset(record.sys_flag())
+            || record.sys_flag() & sysflag::INNER_BATCH != 0
+            || self.batch_topics.iter().any(|batch| batch == topic)
+        {
+            return None;
+        }
+        let tags_code = match self.delivery_time(topic, &facts, record.store_timestamp()) {
+            Some(time) => time,
+            None => facts.tags.map_or(0, |tags| i64::from(java_string_hash(tags))),
+        };
+        let unit = Unit { physical_offset, size: record.size() as u32, tags_code };
+        if self.multi_dispatch {
+            self.place_in_light_queues(topic, record.queue_id(), &facts, unit);
+        }
+        Some(Placement { queue: self.queue(topic, record.queue_id()), queue_offset: record.queue_offset(), unit })
+    }
+
+    /// The queues that `INNER_MULTI_DISPATCH` names (`docs/spec/02-store.md` §4.9, §7.3).
+    fn place_in_light_queues(&mut self, topic: &str, queue_id: i32, facts: &Facts<'_>, unit: Unit) {
+        let (Some(names), Some(offsets)) = (facts.multi_dispatch, facts.multi_offsets) else { return };
+        let system = topic.starts_with("%RETRY%") || topic.starts_with("rmq_sys_") || topic == SCHEDULE_TOPIC;
+        if system || names.split(',').count() != offsets.split(',').count() {
+            return;
+        }
+        for (name, offset) in names.split(',').zip(offsets.split(',')) {
+            if let Ok(queue_offset) = offset.parse()
+                && is_directory_name(name)
+            {
+                let queue = self.queue(name, if name.starts_with("%LMQ%") { 0 } else { queue_id });
+                self.further.push(Placement { queue, queue_offset, unit });
+            }
+        }
+    }
+
+    /// Light queues that the record last given to [`place`](Self::place) goes to as well.
+    pub(crate) fn further_placements(&self) -> &[Placement] {
+        &self.further
+    }
+
+    fn hash_keys(&mut self, topic: &str, facts: &Facts<'_>) {
+        if facts.unique_key.is_none() && facts.keys.is_none() {
+            return;
+        }
+        if self.topic.0 != topic {
+            self.topic = (topic.to_owned(), topic_hash(topic));
+        }
+        let hash = |key: &str| key_hash(java_string_hash_onto(self.topic.1, key));
+        self.key_hashes.extend(facts.unique_key.map(hash));
+        let keys = facts.keys.unwrap_or_default().split(' ').filter(|key| !key.is_empty());
+        self.key_hashes.extend(keys.map(hash));
+    }
+
+    /// The tags code of a delayed message (`docs/spec/02-store.md` §6.2).
+    fn delivery_time(&self, topic: &str, facts: &Facts<'_>, store_timestamp: i64) -> Option<i64> {
+        if topic != SCHEDULE_TOPIC {
+            return None;
+        }
+        let level: usize = facts.delay?.parse().ok().filter(|level| *level > 0)?;
+        let level = level.min(self.delay_levels_ms.len());
+        let delay = level.checked_sub(1).and_then(|at| self.delay_levels_ms.get(at)).copied().unwrap_or(1000);
+        Some(store_timestamp + delay)
+    }
+
+    /// Adds the keys of the record last given to [`place`](Self::place) to the index.
+    pub(crate) fn index(&self, record: &RecordView<'_>) -> io::Result<()> {
+        match &self.index {
+            Some(index) => index.put(&self.key_hashes, record.physical_offset(), record.store_timestamp()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the record last given to [`place`](Self::place) has keys to index.
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.key_hashes.is_empty()
+    }
+
+    /// Adds a unit to its queue.
+    pub(crate) fn push(&self, placement: &Placement) -> Pushed {
+        let pushed = placement.queue.push(placement.queue_offset, placement.unit);
+        if pushed.list {
+            self.queues.list(&placement.queue);
+        }
+        pushed
+    }
+}
+
+/// Whether a topic can have a directory of its name. The broker checks topics before it stores anything; a log from elsewhere
+/// may hold whatever it likes.
+fn is_directory_name(topic: &str) -> bool {
+    !matches!(topic, "" | "." | "..") && !topic.contains(['/', '\0']) && topic.len() <= 255
+}
+
+/// Names of the topics that have batch consume queues.
+fn batch_topics(root: &std::path::Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(root.join("batchconsumequeue")) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+}
+
+impl<'a> Facts<'a> {
+    fn of(encoded: &'a [u8]) -> Facts<'a> {
+        let mut facts = Facts::default();
+        for (name, value) in properties::iter(encoded) {
+            let fact = match name {
+                properties::TAGS => &mut facts.tags,
+                properties::KEYS => &mut facts.keys,
+                properties::UNIQ_KEY => &mut facts.unique_key,
+                properties::DELAY => &mut facts.delay,
+                "INNER_MULTI_DISPATCH" => &mut facts.multi_dispatch,
+                "INNER_MULTI_QUEUE_OFFSET" => &mut facts.multi_offsets,
+                _ => continue,
+            };
+            *fact = Some(value);
+        }
+        facts
+    }
+}
+
+/// The state of dispatching.
+pub(crate) struct Dispatcher {
+    projector: Projector,
+    /// How far it got.
+    position: u64,
+    /// The file at `position`.
+    segment: Option<Arc<Segment>>,
+    /// Store time of the last record dispatched.
+    last_timestamp: i64,
+    listener: Option<Arc<dyn ArrivalListener>>,
+    arrivals: Vec<Arrival>,
+    /// Where indexing stands still because no index file could be created, and when to try again.
+    index_stalled: Option<(u64, Instant)>,
+}
+
+impl std::fmt::Debug for Dispatcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dispatcher").field("position", &self.position).finish_non_exhaustive()
+    }
+}
+
+impl Dispatcher {
+    pub(crate) fn new(projector: Projector, position: u64, last_timestamp: i64) -> Self {
+        Dispatcher {
+            projector,
+            position,
+            segment: None,
+            last_timestamp,
+            listener: None,
+            arrivals: Vec::new(),
+            index_stalled: None,
+        }
+    }
+
+    pub(crate) fn set_listener(&mut self, listener: Arc<dyn ArrivalListener>) {
+        self.listener = Some(listener);
+    }
+
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    pub(crate) fn last_timestamp(&self) -> i64 {
+        self.last_timestamp
+    }
+
+    /// Below this offset everything is in the index.
+    pub(crate) fn indexed(&self) -> u64 {
+        self.index_stalled.map_or(self.position, |(from, _)| from)
+    }
+
+    /// Dispatches records up to `target`, at most one round of them. The caller publishes [`position`](Self::position).
+    pub(crate) fn round(&mut self, log: &CommitLog, target: u64) {
+        let stop = target.min(self.position.saturating_add(ROUND_BYTES));
+        self.try_index_again(log);
+        while self.position < stop {
+            let Some(segment) = self.segment_at(log) else { break };
+            let position = self.position;
+            match entry_at(&segment, position, target) {
+                Entry::Record(record) if record.physical_offset() == position => {
+                    self.dispatch(&record, &segment);
+                    self.position = position + record.size() as u64;
+                }
+                Entry::Blank => self.position = segment.end(),
+                entry => {
+                    // We wrote these bytes; if they are wrong now, the memory or the file was tampered with.
+                    let reason = match entry {
+                        Entry::Bad(error) => error.to_string(),
+                        _ => "it says that it lies elsewhere".to_owned(),
+                    };
+                    let next = crate::recovery::find_whole(&segment, position + 1, target).unwrap_or(segment.end());
+                    tracing::error!(file = %segment.path().display(), offset = position, next, reason, "damaged record skipped in dispatch");
+                    self.position = next.min(target);
+                }
+            }
+        }
+        if !self.arrivals.is_empty() {
+            if let Some(listener) = &self.listener {
+                listener.arrived(&self.arrivals);
+            }
+            self.arrivals.clear();
+        }
+    }
+
+    fn segment_at(&mut self, log: &CommitLog) -> Option<Arc<Segment>> {
+        let holds = |segment: &Arc<Segment>| segment.base() <= self.position && self.position < segment.end();
+        if !self.segment.as_ref().is_some_and(holds) {
+            self.segment = log.files.segment_at(self.position);
+            if self.segment.is_none() {
+                // A file is missing here: go on where the log does.
+                self.segment = log.files.segment_from(self.position);
+                self.position = self.segment.as_ref()?.base();
+            }
+        }
+        self.segment.clone()
+    }
+
+    fn dispatch(&mut self, record: &RecordView<'_>, segment: &Arc<Segment>) {
+        if let Some(placement) = self.projector.place(record) {
+            self.deliver(placement, record, segment);
+        }
+        for number in 0..self.projector.further_placements().len() {
+            let placement = self.projector.further_placements()[number].clone();
+            self.deliver(placement, record, segment);
+        }
+        self.last_timestamp = record.store_timestamp();
+        if self.index_stalled.is_none()
+            && let Err(error) = self.projector.index(record)
+        {
+            tracing::error!(%error, from = record.physical_offset(), "can't create an index file: messages are not found by key until that works again");
+            self.index_stalled = Some((record.physical_offset(), Instant::now()));
+        }
+    }
+
+    fn deliver(&mut self, placement: Placement, record: &RecordView<'_>, segment: &Arc<Segment>) {
+        let pushed = self.projector.push(&placement);
+        if pushed.holes > 0 {
+            tracing::warn!(
+                topic = placement.queue.topic(),
+                queue = placement.queue.queue_id(),
+                queue_offset = placement.queue_offset,
+                missing = pushed.holes,
+                "messages are missing in front of this one"
+            );
+        }
+        if pushed.overdue
+            && let Err(error) = self.projector.queues.write_queue(&placement.queue)
+        {
+            tracing::error!(topic = placement.queue.topic(), %error, "can't write the consume queue");
+        }
+        if self.listener.is_some() && placement.queue.is_watched() {
+            let position = (record.physical_offset() - segment.base()) as u32;
+            self.arrivals.push(Arrival {
+                record: RecordSlice::new(segment, position, record.size() as u32),
+                queue: placement.queue,
+                queue_offset: placement.queue_offset,
+                tags_code: placement.unit.tags_code,
+                store_timestamp: record.store_timestamp(),
+            });
+        }
+    }
+
+    /// Catches up with indexing, if it stood still.
+    fn try_index_again(&mut self, log: &CommitLog) {
+        let Some((mut from, tried)) = self.index_stalled else { return };
+        if tried.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        while from < self.position {
+            let Some(segment) = log.files.segment_at(from).or_else(|| log.files.segment_from(from)) else { break };
+            from = from.max(segment.base());
+            match entry_at(&segment, from, self.position) {
+                Entry::Record(record) => {
+                    self.projector.place(&record);
+                    if self.projector.index(&record).is_err() {
+                        self.index_stalled = Some((from, Instant::now()));
+                        return;
+                    }
+                    from += record.size() as u64;
+                }
+                Entry::Blank => from = segment.end(),
+                Entry::Bad(_) => from = crate::recovery::find_whole(&segment, from + 1, self.position).unwrap_or(segment.end()),
+            }
+        }
+        tracing::info!("indexing has caught up");
+        self.index_stalled = None;
+    }
+}
+
+/// Lets the dispatcher's thread sleep without being woken for every append.
+///
+/// While something happens it naps for a millisecond at a time and needs no wake-up, except for an urgent one (a message for
+/// a queue that somebody watches). Only after some time without work does it sleep until woken.
+#[derive(Debug)]
+pub(crate) struct DispatchBell {
+    state: AtomicU8,
+    thread: Mutex<Option<std::thread::Thread>>,
+}
+
+const AWAKE: u8 = 0;
+const NAPPING: u8 = 1;
+const ASLEEP: u8 = 2;
+const NAP: Duration = Duration::from_millis(1);
+const NAPS: u32 = 50;
+
+impl DispatchBell {
+    pub(crate) fn new() -> Self {
+        DispatchBell { state: AtomicU8::new(AWAKE), thread: Mutex::new(None) }
+    }
+
+    /// To be called after the confirmed offset rose.
+    #[inline]
+    pub(crate) fn ring(&self, urgent: bool) {
+        // Pairs with the fence in `rest`: either we see that it sleeps, or it sees the new offset.
+        fence(Ordering::SeqCst);
+        let state = self.state.load(Ordering::Relaxed);
+        if state == ASLEEP || (urgent && state == NAPPING) {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    pub(crate) fn wake(&self) {
+        self.state.store(AWAKE, Ordering::Relaxed);
+        if let Some(thread) = &*self.thread.lock() {
+            thread.unpark();
+        }
+    }
+
+    /// Called by the dispatcher's thread when it found nothing to do, the `idle_rounds`th time in a row. `is_idle` is asked
+    /// once more before sleeping.
+    pub(crate) fn rest(&self, idle_rounds: u32, is_idle: impl Fn() -> bool) {
+        if self.thread.lock().is_none() {
+            *self.thread.lock() = Some(std::thread::current());
+        }
+        let asleep = idle_rounds > NAPS;
+        self.state.store(if asleep { ASLEEP } else { NAPPING }, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if is_idle() {
+            if asleep {
+                std::thread::park();
+            } else {
+                std::thread::park_timeout(NAP);
+            }
+        }
+        self.state.store(AWAKE, Ordering::Relaxed);
+    }
 }

@@ -1,12 +1,28 @@
 //! The message store: one log, and what is derived from it.
 
 mod append;
+mod background;
+mod checkpoint;
+mod clock;
+mod commit_log;
+mod deleted;
 mod dispatch;
 mod error;
+mod index;
+mod lock_file;
 mod log;
+mod lookup;
+mod mapped;
+mod marks;
+mod open;
 mod options;
 mod queue;
 mod read;
+mod rebuild;
+mod recovery;
+mod retention;
+mod scan;
+mod shared;
 mod stats;
 mod store;
 mod waterline;

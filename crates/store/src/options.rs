@@ -41,6 +41,8 @@ pub struct StoreOptions {
     pub flush_interval_consume_queue: Duration,
     /// `enabledAppendPropCRC` (false): every record gets a `__CRC32#` property.
     pub append_crc_property: bool,
+    /// `enableMultiDispatch` (false): build the light queues that messages name.
+    pub multi_dispatch_enabled: bool,
     /// `messageDelayLevel` in milliseconds, level 1 first. Units of `SCHEDULE_TOPIC_XXXX` carry the delivery time.
     pub delay_levels_ms: Vec<i64>,
     /// `deleteWhen` (4): hours of the day, local time, in which expired files are deleted.
@@ -111,6 +113,7 @@ impl StoreOptions {
             flush_interval_commit_log: Duration::from_millis(500),
             flush_interval_consume_queue: Duration::from_secs(1),
             append_crc_property: false,
+            multi_dispatch_enabled: false,
             delay_levels_ms,
             delete_when_hours: vec![4],
             file_reserved: Duration::from_secs(72 * 3600),

@@ -2,132 +2,231 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use crate::append::AppendBatch;
-use crate::dispatch::ArrivalListener;
+use crate::background::{self, Stop};
+use crate::checkpoint::write_abort;
+use crate::clock::now_ms;
+use crate::commit_log::CommitLog;
+use crate::dispatch::{ArrivalListener, DispatchBell, Dispatcher, Projector};
 use crate::error::{AppendError, DiskFull, FileError, OpenError, ReadError};
-use crate::log::RecordSlice;
-use crate::options::StoreOptions;
-use crate::queue::ConsumeQueue;
+use crate::log::{Ahead, Demand, RecordSlice};
+use crate::lookup::{self, KeyQuery};
+use crate::open::open;
+use crate::options::{FlushDiskType, StoreOptions};
+use crate::queue::{ConsumeQueue, Unit};
 use crate::read::{Boundary, MessageFilter, QueueUnit, ReadOutcome, ReadRequest, RecordSink};
-use crate::stats::StoreStats;
+use crate::retention::{DiskGuard, space, used_percent};
+use crate::scan::{ReadLimits, read};
+use crate::shared::{Keeper, Shared};
+use crate::stats::{Counters, StoreStats};
 use crate::waterline::Waterline;
 
-/// An open store. Shared as `Arc<Store>`; every method may be called from any thread.
+/// An open store. Shared as `Arc<Store>`; every method may be called from any thread. No method waits for the disk unless
+/// its comment says so.
+///
+/// Dropping it without [`shutdown`](Self::shutdown) ends its threads and leaves the files as a crash of the process would.
 #[derive(Debug)]
 pub struct Store {
-    options: StoreOptions,
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    is_shut_down: AtomicBool,
 }
 
-#[allow(unused_variables)]
 impl Store {
     /// Takes the lock, loads, recovers, and starts the background threads.
     pub fn open(options: StoreOptions) -> Result<Arc<Store>, OpenError> {
-        unimplemented!()
+        let opened = open(&options)?;
+        let demand = match options.flush_disk_type {
+            FlushDiskType::AsyncFlush => Demand::Write,
+            FlushDiskType::SyncFlush => Demand::Read,
+        };
+        let ahead =
+            Ahead::new(options.commit_log_directory(), options.commit_log_file_size, options.warm_window, demand);
+        let log = CommitLog::new(opened.log, ahead, opened.active, opened.log_end, opened.last_timestamp);
+        let projector =
+            Projector::new(Arc::clone(&opened.queues), opened.index.clone(), Arc::clone(&opened.deleted), &options);
+
+        // From here on an exit is unclean, until a shutdown says otherwise.
+        let token = format!("{} {:x}", std::process::id(), now_ms());
+        let mut keeper = Keeper {
+            checkpoint: opened.checkpoint,
+            marks_file: opened.marks_file,
+            marks: opened.marks,
+            written_timestamp: opened.last_timestamp,
+        };
+        keeper.marks.abort.clone_from(&token);
+        keeper.marks.last_timestamp = opened.last_timestamp;
+        keeper.marks.index_end = opened.index.as_ref().map_or(0, |index| index.end().1);
+        write_abort(&options.root, &token)?;
+        keeper.write(true)?;
+
+        let counters = Counters::default();
+        counters.boot_timestamp_ms.store(now_ms(), Ordering::Relaxed);
+        let shared = Arc::new(Shared {
+            read_limits: ReadLimits::new(&options, physical_memory()),
+            dispatcher: Mutex::new(Dispatcher::new(projector, opened.log_end, opened.last_timestamp)),
+            dispatched: Waterline::new(opened.log_end),
+            log,
+            queues: opened.queues,
+            index: opened.index,
+            deleted: opened.deleted,
+            bell: DispatchBell::new(),
+            urgent: AtomicBool::new(false),
+            disk: DiskGuard::default(),
+            counters,
+            flushing: Mutex::new(()),
+            flushed_timestamp: AtomicI64::new(opened.last_timestamp),
+            keeper: Mutex::new(keeper),
+            stop: Stop::default(),
+            options,
+            _lock: opened.lock,
+        });
+        let threads = Mutex::new(background::start(&shared)?);
+        Ok(Arc::new(Store { shared, threads, is_shut_down: AtomicBool::new(false) }))
     }
 
-    /// Clean stop: flushes everything, writes the checkpoint, removes the abort file, joins the threads. Later appends
-    /// are refused. Idempotent. (Dropping the store without this is like a crash, minus the threads.)
+    /// Clean stop: refuses appends, flushes and dispatches everything, writes the checkpoint, removes the abort file, joins the
+    /// threads. Waits for the disk. A second call does nothing.
     pub fn shutdown(&self) {
-        unimplemented!()
+        if self.is_shut_down.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.shared.log.close();
+        self.end_threads();
+        if let Err(error) = self.shared.finish() {
+            tracing::error!(%error, "the stop is not clean: the next start recovers");
+        }
+    }
+
+    fn end_threads(&self) {
+        self.shared.stop.stop();
+        self.shared.log.ahead.stop();
+        self.shared.bell.wake();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the store panicked");
+            }
+        }
     }
 
     /// Settings as given.
     pub fn options(&self) -> &StoreOptions {
-        &self.options
+        &self.shared.options
     }
 
     /// Root directory (`storePathRootDir`).
     pub fn root(&self) -> &Path {
-        &self.options.root
+        &self.shared.options.root
     }
 
     // ---- queues ----
 
     /// Handle of a queue, made on first use (that creates no file). Cache it: there is one handle per queue for ever.
     pub fn queue(&self, topic: &str, queue_id: i32) -> Arc<ConsumeQueue> {
-        unimplemented!()
+        self.shared.queues.get_or_create(topic, queue_id)
     }
 
     /// Handle of a queue if it is known.
     pub fn find_queue(&self, topic: &str, queue_id: i32) -> Option<Arc<ConsumeQueue>> {
-        unimplemented!()
+        self.shared.queues.find(topic, queue_id)
     }
 
     /// Every known queue of a topic, by queue id.
     pub fn queues_of(&self, topic: &str) -> Vec<Arc<ConsumeQueue>> {
-        unimplemented!()
+        self.shared.queues.of_topic(topic)
     }
 
     /// Topics that have at least one queue with messages, or had.
     pub fn topics(&self) -> Vec<Arc<str>> {
-        unimplemented!()
+        self.shared.queues.topics()
     }
 
     // ---- append ----
 
     /// A batch for this store's settings.
     pub fn new_batch(&self) -> AppendBatch {
-        unimplemented!()
+        let options = &self.shared.options;
+        AppendBatch::new(
+            options.commit_log_file_size as usize - ferromq_protocol::message::BLANK_LEN_MIN,
+            options.append_crc_property,
+        )
     }
 
     /// Appends every record of the batch, in order, under one acquisition of the log's lock. Returns the log's end
     /// behind the last one (the offset to await on a waterline). On an error the first `batch.outcomes().len()` records
     /// are in the log, the others are not.
+    ///
+    /// Touches only memory that was prepared before, unless the disk can't keep up with creating log files.
     pub fn append(&self, batch: &mut AppendBatch) -> Result<u64, AppendError> {
-        unimplemented!()
-    }
-
-    /// Appends raw bytes of whole records at `offset`, which must be the log's end: replication on a slave.
-    /// (Not part of the first milestone.)
-    #[doc(hidden)]
-    pub fn append_replica(&self, offset: u64, bytes: &[u8]) -> Result<u64, AppendError> {
-        unimplemented!()
+        let shared = &*self.shared;
+        if let Err(error) = shared.disk.check() {
+            batch.outcomes.clear();
+            shared.counters.appended(0, 0, batch.len() as u64, std::time::Duration::ZERO);
+            return Err(error);
+        }
+        let begun = Instant::now();
+        let appended = shared.log.append(batch);
+        let (records, refused) = (batch.outcomes.len(), batch.len() - batch.outcomes.len());
+        let bytes = batch.outcomes.iter().map(|outcome| u64::from(outcome.size)).sum();
+        match shared.options.flush_disk_type {
+            FlushDiskType::AsyncFlush => shared.bell.ring(appended.watched),
+            FlushDiskType::SyncFlush if appended.watched => shared.urgent.store(true, Ordering::Release),
+            FlushDiskType::SyncFlush => {}
+        }
+        shared.counters.appended(records as u64, bytes, refused as u64, begun.elapsed());
+        appended.result.map(|()| appended.end)
     }
 
     // ---- waterlines ----
 
     /// Everything below is in the log's memory, and survives the death of the process.
     pub fn appended(&self) -> &Waterline {
-        unimplemented!()
+        &self.shared.log.appended
     }
 
     /// Everything below is on the disk.
     pub fn flushed(&self) -> &Waterline {
-        unimplemented!()
+        &self.shared.log.flushed
     }
 
     /// Everything below may be shown to consumers: `flushed` under SYNC_FLUSH, else `appended`.
     pub fn confirmed(&self) -> &Waterline {
-        unimplemented!()
+        self.shared.confirmed()
     }
 
     /// Everything below is in the queues and the index.
     pub fn dispatched(&self) -> &Waterline {
-        unimplemented!()
+        &self.shared.dispatched
     }
 
     /// First offset of the log.
     pub fn min_offset(&self) -> u64 {
-        unimplemented!()
+        self.shared.log.files.min_offset()
     }
 
     // ---- dispatch ----
 
-    /// Runs the dispatcher, on this thread if need be, up to the confirmed offset as of the call. A pull that finds the
-    /// queue's end calls this first, so that it sees every message whose send was answered before.
+    /// Runs the dispatcher, on this thread if need be, up to the confirmed offset as of the call. [`read`](Self::read) does
+    /// this by itself at a queue's end, so that a pull sees every message whose send was answered before.
     pub fn dispatch_to_confirmed(&self) {
-        unimplemented!()
+        self.shared.dispatch_to(self.shared.confirmed().get());
     }
 
     /// Sets the one listener for arrivals in watched queues ([`ConsumeQueue::watch`]).
     pub fn set_arrival_listener(&self, listener: Arc<dyn ArrivalListener>) {
-        unimplemented!()
+        self.shared.dispatcher.lock().set_listener(listener);
     }
 
     // ---- reads ----
 
-    /// Reads messages of a queue in order (`docs/spec/02-store.md` §13.1, §13.2).
+    /// Reads messages of a queue in order (`docs/spec/02-store.md` §13.1, §13.2). May wait for the disk with
+    /// [`Residency::Any`](crate::Residency::Any).
     pub fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
         &self,
         queue: &ConsumeQueue,
@@ -135,86 +234,215 @@ impl Store {
         filter: &F,
         out: &mut S,
     ) -> ReadOutcome {
-        unimplemented!()
+        let shared = &*self.shared;
+        if request.offset >= queue.max_offset() {
+            self.dispatch_to_confirmed();
+        }
+        queue.correct_min_offset(shared.log.files.min_offset());
+        let outcome = read(&shared.log, &shared.read_limits, queue, request, filter, out);
+        shared.counters.read(outcome.messages, outcome.bytes);
+        outcome
     }
 
-    /// The record that begins at a physical offset; `None` if the log does not (or no longer) reach there.
+    /// The record that begins at a physical offset; `None` if the log does not (or no longer) reach there. May wait for the
+    /// disk, as all look-ups below.
     pub fn record_at(&self, physical_offset: u64) -> Result<Option<RecordSlice>, ReadError> {
-        unimplemented!()
+        let log = &self.shared.log;
+        if physical_offset >= log.appended.get() || log.files.segment_at(physical_offset).is_none() {
+            return Ok(None);
+        }
+        match lookup::record_at(log, physical_offset, None) {
+            Some(record) => Ok(Some(record)),
+            None => Err(ReadError::NoRecord { offset: physical_offset }),
+        }
     }
 
     /// Queue offset by store time (`docs/spec/02-store.md` §13.5), within `[min, max]`.
     pub fn offset_by_time(&self, queue: &ConsumeQueue, timestamp_ms: i64, boundary: Boundary) -> i64 {
-        unimplemented!()
+        self.bring_up_to_date(queue);
+        lookup::offset_by_time(&self.shared.log, queue, timestamp_ms, boundary).unwrap_or_else(|error| {
+            tracing::error!(topic = queue.topic(), queue = queue.queue_id(), %error, "can't read the consume queue");
+            queue.min_offset()
+        })
     }
 
-    /// Messages of `topic` whose `KEYS` contain `key` or (`unique`) whose `UNIQ_KEY` is `key`, stored within
+    /// Messages of `topic` whose `UNIQ_KEY` is `key` or (unless `unique`) whose `KEYS` contain it, stored within
     /// `[begin_ms, end_ms]`: the newest `max` of them, each once, by ascending physical offset. Topic and key are compared
     /// exactly.
     pub fn query(&self, topic: &str, key: &str, max: usize, begin_ms: i64, end_ms: i64, unique: bool) -> QueryResult {
-        unimplemented!()
+        let shared = &*self.shared;
+        self.dispatch_to_confirmed();
+        let Some(index) = &shared.index else { return QueryResult::default() };
+        let max = max.min(shared.options.query_max);
+        let query = KeyQuery { topic, key, max, begin_ms, end_ms, unique };
+        let (index_last_timestamp, index_last_offset) = index.end();
+        let records = lookup::query(&shared.log, index, &shared.deleted, query);
+        QueryResult { records, index_last_timestamp, index_last_offset }
     }
 
     /// Store time of the message at a queue offset, ms.
     pub fn store_time_at(&self, queue: &ConsumeQueue, queue_offset: i64) -> Option<i64> {
-        unimplemented!()
+        lookup::store_time(&self.shared.log, self.unit(queue, queue_offset)?)
     }
 
     /// Store time of the oldest message of a queue, ms.
     pub fn earliest_time(&self, queue: &ConsumeQueue) -> Option<i64> {
-        unimplemented!()
+        self.bring_up_to_date(queue);
+        let (_, unit) = queue.message_from(queue.min_offset(), queue.max_offset()).ok()??;
+        lookup::store_time(&self.shared.log, unit)
     }
 
     /// Store time of the oldest message of the log, ms.
     pub fn earliest_time_of_log(&self) -> Option<i64> {
-        unimplemented!()
+        let record = lookup::record_at(&self.shared.log, self.min_offset(), None)?;
+        ferromq_protocol::message::RecordView::parse(&record).ok().map(|record| record.store_timestamp())
     }
 
     /// Physical offset of the message at a queue offset.
     pub fn physical_offset_at(&self, queue: &ConsumeQueue, queue_offset: i64) -> Option<u64> {
-        unimplemented!()
+        self.unit(queue, queue_offset).map(|unit| unit.physical_offset)
+    }
+
+    fn unit(&self, queue: &ConsumeQueue, queue_offset: i64) -> Option<Unit> {
+        self.bring_up_to_date(queue);
+        if queue_offset < queue.min_offset() {
+            return None;
+        }
+        queue.unit_at(queue_offset).ok().flatten().filter(|unit| unit.is_message())
+    }
+
+    fn bring_up_to_date(&self, queue: &ConsumeQueue) {
+        self.dispatch_to_confirmed();
+        queue.correct_min_offset(self.shared.log.files.min_offset());
     }
 
     /// Units of a queue from `from` on, at most `count` (admin dump). Places without a message are left out.
     pub fn consume_queue_units(&self, queue: &ConsumeQueue, from: i64, count: usize) -> Vec<QueueUnit> {
-        unimplemented!()
+        self.bring_up_to_date(queue);
+        let mut units = Vec::new();
+        let mut offset = from.max(queue.min_offset());
+        while units.len() < count
+            && let Ok(Some((queue_offset, unit))) = queue.message_from(offset, queue.max_offset())
+        {
+            let Unit { physical_offset, size, tags_code } = unit;
+            units.push(QueueUnit { queue_offset, physical_offset, size, tags_code });
+            offset = queue_offset + 1;
+        }
+        units
     }
 
     // ---- deletion ----
 
     /// Deletes every queue of a topic. A topic of the same name starts at offset 0, with nothing old in sight, also after
-    /// a crash. The log keeps the bytes until they expire.
+    /// a crash. The log keeps the bytes until they expire. Waits for the disk.
     pub fn delete_topic(&self, topic: &str) -> Result<(), FileError> {
-        unimplemented!()
+        self.delete_topics(&[topic])
     }
 
-    /// `cleanUnusedTopic`: deletes the queues of every topic that `in_use` says no to. Returns how many topics.
+    fn delete_topics(&self, topics: &[&str]) -> Result<(), FileError> {
+        let shared = &*self.shared;
+        if topics.is_empty() {
+            return Ok(());
+        }
+        // Nothing is dispatched and no queue file is written meanwhile; appends pause only while the queues are reset.
+        let dispatcher = shared.dispatcher.lock();
+        shared.queues.without_writing(|| {
+            let paused = shared.log.pause_appends();
+            shared.deleted.add(topics, shared.log.appended.get())?;
+            for queue in topics.iter().flat_map(|topic| shared.queues.of_topic(topic)) {
+                queue.reset();
+            }
+            drop(paused);
+            shared.deleted.sync()?;
+            topics.iter().try_for_each(|topic| {
+                shared.queues.delete_files(topic).map_err(FileError::at("delete", &shared.queues.directory().join(topic)))
+            })
+        })?;
+        drop(dispatcher);
+        Ok(())
+    }
+
+    /// `cleanUnusedTopic`: deletes the queues of every topic that `in_use` says no to. Returns how many topics. Waits for the
+    /// disk.
     pub fn clean_unused_topics(&self, in_use: &dyn Fn(&str) -> bool) -> Result<usize, FileError> {
-        unimplemented!()
+        let topics = self.topics();
+        let unused: Vec<&str> = topics.iter().map(|topic| &**topic).filter(|topic| !in_use(topic)).collect();
+        self.delete_topics(&unused)?;
+        Ok(unused.len())
     }
 
     /// `cleanExpiredCQ`: removes the files of queues all of whose messages are gone from the log. Their offsets go on where
-    /// they were. Returns how many queues.
+    /// they were. Returns how many queues. Waits for the disk.
     pub fn clean_expired_queues(&self) -> usize {
-        unimplemented!()
+        let shared = &*self.shared;
+        let mut cleaned = 0;
+        for queue in shared.queues.all() {
+            self.bring_up_to_date(&queue);
+            if queue.min_offset() < queue.max_offset() || queue.max_offset() == 0 {
+                continue;
+            }
+            match shared.queues.without_writing(|| queue.delete_all_files()) {
+                Ok(files) => cleaned += usize::from(files > 0),
+                Err(error) => tracing::error!(topic = queue.topic(), %error, "can't delete the consume queue's files"),
+            }
+        }
+        // Without files only the list knows how far the queues had got.
+        if cleaned > 0
+            && let Err(error) = shared.flush_projections(true)
+        {
+            tracing::error!(%error, "can't write the list of queues");
+        }
+        cleaned
     }
 
-    /// Deletes expired log files now, whatever the hour (`deleteExpiredCommitLog`). Returns how many.
+    /// Deletes expired log files now, whatever the hour. Returns how many. Waits for the disk.
     pub fn delete_expired_files(&self) -> usize {
-        unimplemented!()
+        self.shared.clean_pass(true)
     }
 
     // ---- state ----
 
     /// Why writes are refused for want of disk space, if they are.
     pub fn disk_full(&self) -> Option<DiskFull> {
-        unimplemented!()
+        self.shared.disk.full().or_else(|| match self.shared.log.ahead.failure() {
+            Some(AppendError::DiskFull(full)) => Some(full),
+            _ => None,
+        })
     }
 
     /// Counters and gauges.
     pub fn stats(&self) -> StoreStats {
-        unimplemented!()
+        let shared = &*self.shared;
+        let directory = shared.options.commit_log_directory();
+        let ratio = |directory: &Path| {
+            used_percent(shared.options.disk_usage, directory).map(|percent| f64::from(percent) / 100.0)
+        };
+        let appended = shared.log.appended.get();
+        StoreStats {
+            log_min_offset: self.min_offset(),
+            log_max_offset: appended,
+            flush_behind_bytes: appended.saturating_sub(shared.log.flushed.get()),
+            dispatch_behind_bytes: shared.confirmed().get().saturating_sub(shared.dispatched.get()),
+            append_lock_held_ms: shared.log.locked_for_ms(),
+            commit_log_disk_ratio: ratio(&directory),
+            consume_queue_disk_ratio: ratio(shared.queues.directory()),
+            commit_log_disk_capacity: space(&directory).map(|(used, available)| (used + available, available)),
+            ..shared.counters.snapshot()
+        }
     }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.shared.log.close();
+        self.end_threads();
+    }
+}
+
+/// Bytes of memory of the machine.
+fn physical_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
 }
 
 /// Result of [`Store::query`].

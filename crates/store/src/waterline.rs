@@ -78,18 +78,26 @@ impl Waterline {
     /// Raises the waterline to `offset` and wakes those who waited for that; a lower offset changes nothing.
     #[inline]
     pub fn advance(&self, offset: u64) {
+        self.raise(offset);
+        self.notify(offset);
+    }
+
+    /// First half of [`advance`](Self::advance): raises the waterline. For callers that hold a lock in which nobody should
+    /// be woken; [`notify`](Self::notify) must follow.
+    #[inline]
+    pub(crate) fn raise(&self, offset: u64) {
         // Mostly there is a single writer, so this is one uncontended instruction.
         self.offset.fetch_max(offset, Ordering::AcqRel);
+    }
+
+    /// Second half of [`advance`](Self::advance): wakes whoever waited for `offset`.
+    #[inline]
+    pub(crate) fn notify(&self, offset: u64) {
         // Pairs with the fence in `register`: either we see the target, or the waiter sees our offset.
         fence(Ordering::SeqCst);
         if self.lowest_target.0.load(Ordering::Relaxed) <= offset {
             self.wake();
         }
-    }
-
-    /// Sets the waterline to a lower (or any) offset: recovery, and truncation under a change of role. Waiters stay.
-    pub(crate) fn reset(&self, offset: u64) {
-        self.offset.store(offset, Ordering::SeqCst);
     }
 
     #[cold]
@@ -127,6 +135,12 @@ impl Waterline {
         }
     }
 
+    fn deregister(&self, waker: &Waker) {
+        let mut waiters = self.waiters.lock();
+        waiters.heap.retain(|Reverse(waiter)| !waiter.waker.will_wake(waker));
+        self.set_lowest_target(&waiters);
+    }
+
     /// A future that is ready once the waterline has reached `target`. It may be dropped at any time.
     pub fn wait(&self, target: u64) -> WaterlineWait<'_> {
         WaterlineWait { waterline: self, target, registered: None }
@@ -144,9 +158,14 @@ impl Waterline {
             return true;
         }
         let deadline = Instant::now() + timeout;
-        self.register(target, Waker::from(Arc::new(Unpark(std::thread::current()))));
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        self.register(target, waker.clone());
         while self.get() < target {
-            let Some(rest) = deadline.checked_duration_since(Instant::now()) else { return false };
+            let rest = deadline.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                self.deregister(&waker);
+                return false;
+            }
             std::thread::park_timeout(rest);
         }
         true
@@ -238,5 +257,6 @@ mod tests {
             }
         });
         assert!(!line.wait_blocking(3_000, Duration::from_millis(1)));
+        assert!(line.waiters.lock().heap.is_empty(), "who gave up is forgotten");
     }
 }

@@ -1,0 +1,340 @@
+//! The threads of a running store. Each does one thing, and none of them is waited for by an append.
+//!
+//! | thread | what |
+//! |---|---|
+//! | `store-ahead` | creates the next log file, faults pages in ([`Ahead`](crate::log::Ahead)) |
+//! | `store-flush` | forces the log to the disk: group commit, or every 500 ms |
+//! | `store-dispatch` | feeds queues and index |
+//! | `store-queues` | writes the queues' units to their files, keeps marks and checkpoint |
+//! | `store-clean` | watches the disk, deletes what has expired |
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::checkpoint::CheckpointTimes;
+use crate::error::FileError;
+use crate::marks::{ListedQueue, QueueList};
+use crate::options::FlushDiskType;
+use crate::retention::{is_expired, judge, local_hour};
+use crate::shared::Shared;
+
+/// Bytes appended after which the disk is asked to begin writing, so that a flush finds little to do.
+const WRITE_BACK_BYTES: u64 = 8 << 20;
+/// Between two full flushes of queues and index.
+const FULL_FLUSH: Duration = Duration::from_secs(60);
+/// With more queues than this their list is written only at a clean stop.
+const LISTED_QUEUES_MAX: usize = 100_000;
+/// How long the flusher of SYNC_FLUSH sleeps at most, to see that the store is stopping.
+const SYNC_FLUSH_SLEEP: Duration = Duration::from_millis(200);
+
+/// Tells the threads to end, and lets them sleep until then.
+#[derive(Debug, Default)]
+pub(crate) struct Stop {
+    stopping: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    pub(crate) fn stop(&self) {
+        *self.stopping.lock() = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.lock()
+    }
+
+    /// Sleeps; says whether the store is stopping.
+    pub(crate) fn sleep(&self, duration: Duration) -> bool {
+        let mut stopping = self.stopping.lock();
+        if !*stopping {
+            self.changed.wait_for(&mut stopping, duration);
+        }
+        *stopping
+    }
+}
+
+/// Starts the threads.
+pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, FileError> {
+    let spawn = |name: &'static str, run: fn(&Shared)| {
+        let shared = Arc::clone(shared);
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || run(&shared))
+            .map_err(FileError::at("start a thread for", &std::path::PathBuf::from(name)))
+    };
+    Ok(vec![
+        spawn("store-ahead", |shared| shared.log.ahead.run(|| shared.log.appended.get()))?,
+        spawn("store-flush", match shared.options.flush_disk_type {
+            FlushDiskType::AsyncFlush => flush_now_and_then,
+            FlushDiskType::SyncFlush => flush_at_once,
+        })?,
+        spawn("store-dispatch", dispatch)?,
+        spawn("store-queues", write_queues)?,
+        spawn("store-clean", clean)?,
+    ])
+}
+
+// ---- the log ----
+
+/// ASYNC_FLUSH.
+fn flush_now_and_then(shared: &Shared) {
+    let log = &shared.log;
+    let mut write_back = log.appended.get();
+    while !shared.stop.is_stopping() {
+        let flush_at = Instant::now() + shared.options.flush_interval_commit_log;
+        loop {
+            let rest = flush_at.saturating_duration_since(Instant::now());
+            if rest.is_zero() || shared.stop.is_stopping() {
+                break;
+            }
+            if log.appended.wait_blocking(write_back + WRITE_BACK_BYTES, rest.min(SYNC_FLUSH_SLEEP)) {
+                let appended = log.appended.get();
+                log.files.start_write_back(write_back, appended);
+                write_back = appended;
+            }
+        }
+        if let Err(error) = shared.flush_log() {
+            tracing::error!(%error, "can't flush the log: trying again");
+        }
+        write_back = write_back.max(log.flushed.get());
+    }
+}
+
+/// SYNC_FLUSH: while one batch is forced to the disk, the next one gathers.
+fn flush_at_once(shared: &Shared) {
+    let log = &shared.log;
+    while !shared.stop.is_stopping() {
+        if !log.appended.wait_blocking(log.flushed.get() + 1, SYNC_FLUSH_SLEEP) {
+            continue;
+        }
+        match shared.flush_log() {
+            Ok(()) => shared.bell.ring(shared.urgent.swap(false, Ordering::AcqRel)),
+            Err(error) => {
+                // What the system did with the pages after a failed write is not known, so a later success proves
+                // nothing: acknowledging anything from here on could be a lie.
+                tracing::error!(%error, "can't force the log to the disk: no more messages are accepted");
+                log.close();
+                return;
+            }
+        }
+    }
+}
+
+// ---- dispatch ----
+
+fn dispatch(shared: &Shared) {
+    let mut idle_rounds = 0;
+    while !shared.stop.is_stopping() {
+        if shared.dispatch_round() {
+            idle_rounds = 0;
+        } else {
+            idle_rounds += 1;
+            let idle = || shared.dispatched.get() >= shared.confirmed().get() && !shared.stop.is_stopping();
+            shared.bell.rest(idle_rounds, idle);
+        }
+    }
+}
+
+// ---- queues, marks, checkpoint ----
+
+fn write_queues(shared: &Shared) {
+    let mut full_flush = Instant::now();
+    loop {
+        let stopping = shared.stop.sleep(shared.options.flush_interval_consume_queue);
+        if stopping {
+            return;
+        }
+        let full = full_flush.elapsed() >= FULL_FLUSH;
+        let result = if full {
+            full_flush = Instant::now();
+            shared.queues.release_idle();
+            shared.flush_projections(shared.queues.len() <= LISTED_QUEUES_MAX)
+        } else {
+            shared.write_projections(false)
+        };
+        if let Err(error) = result {
+            tracing::error!(%error, "can't write the consume queues: trying again");
+        }
+    }
+}
+
+impl Shared {
+    /// Forces what has been appended to the disk.
+    pub(crate) fn flush_log(&self) -> Result<(), FileError> {
+        let _flushing = self.flushing.lock();
+        let (flushed, appended) = (self.log.flushed.get(), self.log.appended.get());
+        if flushed < appended {
+            let timestamp = self.log.last_timestamp();
+            self.log.files.flush(flushed, appended)?;
+            self.flushed_timestamp.store(timestamp, Ordering::Relaxed);
+            self.log.ahead.pages_were_cleaned();
+            self.log.flushed.advance(appended);
+        }
+        Ok(())
+    }
+
+    /// Writes queue units to their files, and then the marks that say so.
+    pub(crate) fn write_projections(&self, everything: bool) -> Result<(), FileError> {
+        let (dispatched, indexed, timestamp) = {
+            let dispatcher = self.dispatcher.lock();
+            (dispatcher.position(), dispatcher.indexed(), dispatcher.last_timestamp())
+        };
+        let written = self
+            .queues
+            .write_out(dispatched, everything)
+            .map_err(FileError::at("write to", self.queues.directory()))?;
+        let mut keeper = self.keeper.lock();
+        keeper.written_timestamp = if written == dispatched { timestamp } else { keeper.written_timestamp };
+        let written = written.min(indexed);
+        if written <= keeper.marks.written && !everything {
+            return Ok(());
+        }
+        keeper.marks.written = keeper.marks.written.max(written);
+        keeper.marks.index_end = self.index.as_ref().map_or(0, |index| index.end().1);
+        keeper.marks.last_timestamp = timestamp;
+        keeper.write(false)
+    }
+
+    /// Writes everything that is dispatched, and forces queues, index, marks and checkpoint to the disk.
+    pub(crate) fn flush_projections(&self, with_list: bool) -> Result<(), FileError> {
+        let list = with_list.then(|| self.queue_list());
+        self.write_projections(true)?;
+        let (written, timestamp) = {
+            let keeper = self.keeper.lock();
+            (keeper.marks.written, keeper.written_timestamp)
+        };
+        self.queues.sync().map_err(FileError::at("flush", self.queues.directory()))?;
+        if let Some(index) = &self.index {
+            index.flush()?;
+        }
+        if let Some(list) = list {
+            list?.save(&self.options.root)?;
+        }
+        let mut keeper = self.keeper.lock();
+        keeper.marks.synced = written;
+        keeper.marks.index_synced = written;
+        keeper.write(true)?;
+        let physic_ms = self.flushed_timestamp.load(Ordering::Relaxed);
+        let index_ms = self.index.as_ref().map_or(0, |index| index.full_until());
+        keeper.checkpoint.write(CheckpointTimes { physic_ms, logics_ms: timestamp, index_ms }, true)
+    }
+
+    /// The offsets of every queue, now.
+    fn queue_list(&self) -> Result<QueueList, FileError> {
+        // Between two rounds of dispatch, so that all queues are of one moment.
+        let dispatcher = self.dispatcher.lock();
+        let mut queues = Vec::new();
+        for queue in self.queues.all() {
+            let (min, max, next) = (queue.min_offset(), queue.max_offset(), queue.next_offset());
+            if next == 0 && max == 0 {
+                continue;
+            }
+            let last = if min < max {
+                queue.unit_at(max - 1).map_err(FileError::at("read", self.queues.directory()))?
+            } else {
+                None
+            };
+            queues.push(ListedQueue {
+                topic: queue.topic().to_owned(),
+                queue_id: queue.queue_id(),
+                min,
+                max,
+                // Offsets of messages that are appended and not dispatched come from the log after a crash.
+                next: max,
+                last_physical: last.map(|unit| unit.physical_offset),
+            });
+        }
+        Ok(QueueList { position: dispatcher.position(), queues })
+    }
+
+    /// The orderly end of everything: what is appended is flushed, dispatched, written, and said to be so.
+    pub(crate) fn finish(&self) -> Result<(), FileError> {
+        self.flush_log()?;
+        while self.dispatch_round() {}
+        self.flush_projections(true)?;
+        if self.dispatched.get() < self.log.appended.get() {
+            tracing::warn!("not everything is dispatched: the next start recovers");
+            return Ok(());
+        }
+        if let Some(unused) = self.log.ahead.take_unused() {
+            fs::remove_file(unused.path()).map_err(FileError::at("delete", unused.path()))?;
+        }
+        let mut keeper = self.keeper.lock();
+        keeper.marks.clean = true;
+        keeper.marks.log_end = self.log.appended.get();
+        keeper.marks.checkpoint_modified_s = keeper.checkpoint.modified_s()?;
+        keeper.write(true)?;
+        crate::checkpoint::remove_abort(&self.options.root)
+    }
+}
+
+// ---- retention ----
+
+fn clean(shared: &Shared) {
+    // The first look is at the start: a store that is opened on a full disk must not take messages for ten seconds.
+    loop {
+        shared.clean_pass(false);
+        if shared.stop.sleep(shared.options.clean_resource_interval) {
+            return;
+        }
+    }
+}
+
+impl Shared {
+    /// Looks at the disk and deletes what has to go. Returns how many log files went.
+    pub(crate) fn clean_pass(&self, manual: bool) -> usize {
+        let look = || judge(&self.options, self.queues.directory(), &self.disk, local_hour());
+        let mut verdict = look();
+        let mut deleted = 0;
+        while deleted < self.options.delete_file_batch_max {
+            let Some(first) = self.log.files.first() else { break };
+            let due = verdict.delete_any
+                || ((verdict.delete_expired || manual)
+                    && is_expired(&first, self.options.file_reserved, SystemTime::now()));
+            if !due || first.end() > self.dispatched.get().min(self.log.flushed.get()) {
+                break;
+            }
+            if self.log.files.remove_first(first.base()).is_none() {
+                break;
+            }
+            match fs::remove_file(first.path()) {
+                Ok(()) => tracing::info!(file = %first.path().display(), "log file deleted"),
+                Err(error) => tracing::error!(file = %first.path().display(), %error, "can't delete the log file"),
+            }
+            drop(first);
+            deleted += 1;
+            if self.stop.sleep(self.options.delete_commit_log_files_interval) {
+                break;
+            }
+            verdict = look();
+        }
+        if deleted > 0 {
+            self.trim_projections();
+        }
+        deleted
+    }
+
+    /// Takes out of queues and index what points before the log's begin.
+    fn trim_projections(&self) {
+        let log_min = self.log.files.min_offset();
+        for queue in self.queues.all() {
+            let before = queue.min_offset();
+            queue.correct_min_offset(log_min);
+            if queue.min_offset() > before
+                && let Err(error) = self.queues.without_writing(|| queue.delete_files_before_min())
+            {
+                tracing::error!(topic = queue.topic(), %error, "can't delete old consume queue files");
+            }
+        }
+        let index = self.index.as_ref().map_or(Ok(0), |index| index.delete_expired(log_min));
+        if let Err(error) = index.and(self.deleted.trim(log_min)) {
+            tracing::error!(%error, "can't clean up");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The files that tell the next start how this run ended: `checkpoint` and `abort`, in the format that the Java broker
+//! reads too (`docs/spec/02-store.md` §9.1, §9.2).
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::FileError;
+
+const LEN: u64 = 4096;
+
+/// The times in the checkpoint file: up to where the log and its projections are on the disk. We keep them truthful for
+/// a Java broker that is started on our files; our own recovery relies on [`Marks`](crate::marks::Marks).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct CheckpointTimes {
+    /// Store time of the newest record on the disk.
+    pub(crate) physic_ms: i64,
+    /// Store time of the newest record whose unit is on the disk.
+    pub(crate) logics_ms: i64,
+    /// End time of the newest full index file.
+    pub(crate) index_ms: i64,
+}
+
+/// The checkpoint file.
+#[derive(Debug)]
+pub(crate) struct Checkpoint {
+    path: PathBuf,
+    file: File,
+}
+
+impl Checkpoint {
+    pub(crate) fn open(root: &Path) -> Result<Checkpoint, FileError> {
+        let path = root.join("checkpoint");
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(FileError::at("open", &path))?;
+        let len = file.metadata().map_err(FileError::at("stat", &path))?.len();
+        if len != LEN {
+            file.set_len(LEN).map_err(FileError::at("resize", &path))?;
+        }
+        Ok(Checkpoint { path, file })
+    }
+
+    /// Seconds of the file's last change: another broker that ran on this store has changed it.
+    pub(crate) fn modified_s(&self) -> Result<i64, FileError> {
+        Ok(self.file.metadata().map_err(FileError::at("stat", &self.path))?.mtime())
+    }
+
+    pub(crate) fn write(&self, times: CheckpointTimes, sync: bool) -> Result<(), FileError> {
+        let mut bytes = [0; 40];
+        bytes[..8].copy_from_slice(&times.physic_ms.to_be_bytes());
+        bytes[8..16].copy_from_slice(&times.logics_ms.to_be_bytes());
+        bytes[16..24].copy_from_slice(&times.index_ms.to_be_bytes());
+        self.file.write_all_at(&bytes, 0).map_err(FileError::at("write", &self.path))?;
+        if sync {
+            self.file.sync_data().map_err(FileError::at("flush", &self.path))?;
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn read(&self) -> CheckpointTimes {
+        let mut bytes = [0; 24];
+        self.file.read_exact_at(&mut bytes, 0).unwrap();
+        let at = |at: usize| i64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
+        CheckpointTimes { physic_ms: at(0), logics_ms: at(8), index_ms: at(16) }
+    }
+}
+
+/// Content of the abort file; `None` when there is none, that is, after a clean stop.
+pub(crate) fn read_abort(root: &Path) -> Result<Option<String>, FileError> {
+    let path = root.join("abort");
+    match fs::read(&path) {
+        Ok(content) => Ok(Some(String::from_utf8_lossy(&content).trim().to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(FileError::at("read", &path)(error)),
+    }
+}
+
+/// Writes the abort file: from now on an exit is unclean.
+pub(crate) fn write_abort(root: &Path, token: &str) -> Result<(), FileError> {
+    let path = root.join("abort");
+    fs::write(&path, token).map_err(FileError::at("write", &path))
+}
+
+/// Removes the abort file: the stop was clean.
+pub(crate) fn remove_abort(root: &Path) -> Result<(), FileError> {
+    let path = root.join("abort");
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::at("delete", &path)(error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checkpoint_is_that_of_the_reference() {
+        // docs/spec/02-store.md §18.8
+        let root = tempfile::tempdir().unwrap();
+        let checkpoint = Checkpoint::open(root.path()).unwrap();
+        let times = CheckpointTimes { physic_ms: 0, logics_ms: 1_700_000_004_234, index_ms: 0 };
+        checkpoint.write(times, true).unwrap();
+        assert_eq!(checkpoint.read(), times);
+        let bytes = fs::read(root.path().join("checkpoint")).unwrap();
+        assert_eq!(bytes.len(), 4096);
+        assert_eq!(bytes[..16], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x8b, 0xcf, 0xe5, 0x78, 0x8a]);
+        assert!(bytes[16..].iter().all(|byte| *byte == 0));
+        fs::write(root.path().join("checkpoint"), [1; 100]).unwrap();
+        Checkpoint::open(root.path()).unwrap();
+        assert_eq!(fs::metadata(root.path().join("checkpoint")).unwrap().len(), 4096, "a short one is made whole");
+    }
+
+    #[test]
+    fn abort_comes_and_goes() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(read_abort(root.path()).unwrap(), None);
+        write_abort(root.path(), "17 x").unwrap();
+        assert_eq!(read_abort(root.path()).unwrap().as_deref(), Some("17 x"));
+        remove_abort(root.path()).unwrap();
+        remove_abort(root.path()).unwrap();
+        assert_eq!(read_abort(root.path()).unwrap(), None);
+    }
+}

@@ -1,0 +1,129 @@
+//! Which topics were deleted, and up to where of the log.
+//!
+//! The log keeps a deleted topic's records until they expire. So that no rebuild, restart or look-up brings them back, the
+//! store remembers per deleted topic the offset below which its records do not count. The file (`deletedTopics`, text) is
+//! written before the deletion takes effect; of two lines of a topic the later counts; an entry goes away when the log begins behind it.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+
+use crate::error::FileError;
+
+const FILE: &str = "deletedTopics";
+
+/// The deleted topics of a store.
+#[derive(Debug)]
+pub(crate) struct DeletedTopics {
+    path: PathBuf,
+    /// Topic to the offset below which its records are gone.
+    topics: RwLock<HashMap<String, u64>>,
+    /// The highest of those offsets: most records lie behind it and need no look-up.
+    highest: AtomicU64,
+}
+
+impl DeletedTopics {
+    pub(crate) fn load(root: &Path) -> Result<DeletedTopics, FileError> {
+        let path = root.join(FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(FileError::at("read", &path)(error)),
+        };
+        let mut topics = HashMap::new();
+        for line in text.lines() {
+            match line.split_once(' ').and_then(|(offset, topic)| Some((offset.parse::<u64>().ok()?, topic))) {
+                Some((offset, topic)) => {
+                    topics.insert(topic.to_owned(), offset);
+                }
+                None => tracing::warn!(file = %path.display(), line, "not an entry: ignored"),
+            }
+        }
+        let highest = AtomicU64::new(topics.values().copied().max().unwrap_or(0));
+        Ok(DeletedTopics { path, topics: RwLock::new(topics), highest })
+    }
+
+    /// Whether the record of `topic` at `physical_offset` was deleted with its topic.
+    #[inline]
+    pub(crate) fn covers(&self, topic: &str, physical_offset: u64) -> bool {
+        physical_offset < self.highest.load(Ordering::Acquire)
+            && self.topics.read().get(topic).is_some_and(|below| physical_offset < *below)
+    }
+
+    /// Remembers that the records of these topics below `physical_offset` are deleted. Quick: the entry survives the death of
+    /// the process at once, that of the machine after [`sync`](Self::sync).
+    pub(crate) fn add(&self, names: &[&str], physical_offset: u64) -> Result<(), FileError> {
+        let mut topics = self.topics.write();
+        let lines: String = names.iter().map(|name| format!("{physical_offset} {name}\n")).collect();
+        let append = || File::options().append(true).create(true).open(&self.path)?.write_all(lines.as_bytes());
+        append().map_err(FileError::at("write", &self.path))?;
+        for name in names {
+            topics.insert((*name).to_owned(), physical_offset);
+        }
+        self.highest.fetch_max(physical_offset, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Forces the entries to the disk.
+    pub(crate) fn sync(&self) -> Result<(), FileError> {
+        let sync = || -> io::Result<()> {
+            File::open(&self.path)?.sync_all()?;
+            self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+        };
+        sync().map_err(FileError::at("flush", &self.path))
+    }
+
+    /// Forgets entries that the log no longer reaches back to.
+    pub(crate) fn trim(&self, log_min: u64) -> Result<(), FileError> {
+        let mut topics = self.topics.write();
+        if topics.values().all(|below| *below > log_min) {
+            return Ok(());
+        }
+        topics.retain(|_, below| *below > log_min);
+        self.save(&topics)
+    }
+
+    fn save(&self, topics: &HashMap<String, u64>) -> Result<(), FileError> {
+        let write = || -> io::Result<()> {
+            let temporary = self.path.with_extension("tmp");
+            let mut text = String::new();
+            for (topic, below) in topics {
+                text.push_str(&format!("{below} {topic}\n"));
+            }
+            let mut file = File::create(&temporary)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&temporary, &self.path)?;
+            self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+        };
+        write().map_err(FileError::at("write", &self.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_survive_a_restart_and_end_with_the_log() {
+        let root = tempfile::tempdir().unwrap();
+        let deleted = DeletedTopics::load(root.path()).unwrap();
+        assert!(!deleted.covers("a", 0));
+        deleted.add(&["a", "b c"], 100).unwrap();
+        deleted.add(&["d"], 50).unwrap();
+        deleted.sync().unwrap();
+        let deleted = DeletedTopics::load(root.path()).unwrap();
+        assert!(deleted.covers("a", 99) && !deleted.covers("a", 100));
+        assert!(deleted.covers("b c", 0) && deleted.covers("d", 49) && !deleted.covers("d", 50));
+        assert!(!deleted.covers("e", 0));
+        deleted.trim(50).unwrap();
+        assert!(!deleted.covers("d", 1));
+        assert!(DeletedTopics::load(root.path()).unwrap().covers("a", 1));
+        fs::write(root.path().join(FILE), "nonsense\n7 x\n").unwrap();
+        assert!(DeletedTopics::load(root.path()).unwrap().covers("x", 6));
+    }
+}

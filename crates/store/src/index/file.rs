@@ -1,0 +1,239 @@
+//! One index file (`docs/spec/02-store.md` §8.1): header, hash slots, units in chains.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::log::reserve_blocks;
+use crate::mapped::MappedFile;
+
+const HEADER: usize = 40;
+const SLOT: usize = 4;
+const UNIT: usize = 20;
+
+const BEGIN_TIMESTAMP: usize = 0;
+const END_TIMESTAMP: usize = 8;
+const BEGIN_OFFSET: usize = 16;
+const END_OFFSET: usize = 24;
+const SLOT_COUNT: usize = 32;
+const INDEX_COUNT: usize = 36;
+
+/// A mapped index file. Written by the dispatcher only, read by anybody at the same time.
+#[derive(Debug)]
+pub(super) struct IndexFile {
+    mapped: MappedFile,
+    slots: u32,
+    units: u32,
+}
+
+/// A unit that a look-up found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hit {
+    pub(super) physical_offset: u64,
+}
+
+impl IndexFile {
+    pub(super) fn size(slots: u32, units: u32) -> io::Result<u32> {
+        let size = HEADER as u64 + SLOT as u64 * u64::from(slots) + UNIT as u64 * u64::from(units);
+        u32::try_from(size)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "maxHashSlotNum and maxIndexNum make a file above 4 GiB"))
+    }
+
+    /// Creates a file that goes on where one with these end values stopped.
+    pub(super) fn create(path: &Path, slots: u32, units: u32, end_timestamp: i64, end_offset: u64) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).create_new(true).open(path)?;
+        if let Err(error) = reserve_blocks(&file, 0, u64::from(Self::size(slots, units)?)) {
+            let _ = std::fs::remove_file(path);
+            return Err(error);
+        }
+        let file = IndexFile { mapped: MappedFile::map(path, file, Self::size(slots, units)?)?, slots, units };
+        file.store_u64(BEGIN_TIMESTAMP, end_timestamp as u64);
+        file.store_u64(END_TIMESTAMP, end_timestamp as u64);
+        file.store_u64(BEGIN_OFFSET, end_offset);
+        file.store_u64(END_OFFSET, end_offset);
+        file.mapped.store(INDEX_COUNT, 1);
+        Ok(file)
+    }
+
+    /// Opens a file. One that was sparse gets its blocks when it is to be written.
+    pub(super) fn open(path: &Path, slots: u32, units: u32) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).open(path)?;
+        Ok(IndexFile { mapped: MappedFile::map(path, file, Self::size(slots, units)?)?, slots, units })
+    }
+
+    /// Gives a sparse file real blocks.
+    pub(super) fn reserve(&self) -> io::Result<()> {
+        reserve_blocks(self.mapped.file(), 0, self.mapped.len() as u64)
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.mapped.path().to_path_buf()
+    }
+
+    fn load_u64(&self, at: usize) -> u64 {
+        u64::from(self.mapped.load(at)) << 32 | u64::from(self.mapped.load(at + 4))
+    }
+
+    fn store_u64(&self, at: usize, value: u64) {
+        self.mapped.store(at, (value >> 32) as u32);
+        self.mapped.store(at + 4, value as u32);
+    }
+
+    pub(super) fn begin_timestamp(&self) -> i64 {
+        self.load_u64(BEGIN_TIMESTAMP) as i64
+    }
+
+    pub(super) fn end_timestamp(&self) -> i64 {
+        self.load_u64(END_TIMESTAMP) as i64
+    }
+
+    pub(super) fn begin_offset(&self) -> u64 {
+        self.load_u64(BEGIN_OFFSET)
+    }
+
+    pub(super) fn end_offset(&self) -> u64 {
+        self.load_u64(END_OFFSET)
+    }
+
+    /// Number of the next unit; the first one is 1.
+    pub(super) fn index_count(&self) -> u32 {
+        self.mapped.load(INDEX_COUNT)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.index_count() >= self.units
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.index_count() <= 1
+    }
+
+    /// Whether the header can be that of a file that was written to its end by somebody.
+    pub(super) fn is_plausible(&self) -> bool {
+        let count = self.index_count();
+        (1..=self.units).contains(&count)
+            && self.mapped.load(SLOT_COUNT) < count
+            && self.begin_offset() <= self.end_offset()
+            && self.end_offset() <= i64::MAX as u64
+    }
+
+    fn slot_at(&self, hash: u32) -> usize {
+        HEADER + SLOT * (hash % self.slots) as usize
+    }
+
+    fn unit_at(&self, number: u32) -> usize {
+        HEADER + SLOT * self.slots as usize + UNIT * number as usize
+    }
+
+    /// Adds a key. The file must not be full.
+    pub(super) fn put(&self, hash: u32, physical_offset: u64, store_timestamp: i64) {
+        debug_assert!(!self.is_full());
+        let number = self.index_count();
+        let slot = self.slot_at(hash);
+        let old = match self.mapped.load(slot) {
+            old if old > number => 0,
+            old => old,
+        };
+        let begin = self.begin_timestamp();
+        let seconds = if begin <= 0 { 0 } else { ((store_timestamp - begin) / 1000).clamp(0, i64::from(i32::MAX)) };
+        let unit = self.unit_at(number);
+        self.mapped.store(unit, hash);
+        self.store_u64(unit + 4, physical_offset);
+        self.mapped.store(unit + 12, seconds as u32);
+        self.mapped.store(unit + 16, old);
+        // The chain's head is the last to change: readers never see a unit that is not there.
+        self.mapped.store(slot, number);
+        if number <= 1 {
+            self.store_u64(BEGIN_OFFSET, physical_offset);
+            self.store_u64(BEGIN_TIMESTAMP, store_timestamp as u64);
+        }
+        if old == 0 {
+            self.mapped.store(SLOT_COUNT, self.mapped.load(SLOT_COUNT) + 1);
+        }
+        self.store_u64(END_OFFSET, physical_offset);
+        self.store_u64(END_TIMESTAMP, store_timestamp as u64);
+        self.mapped.store(INDEX_COUNT, number + 1);
+    }
+
+    /// The units of a key hash, newest first, until `take` says no.
+    pub(super) fn walk(&self, hash: u32, mut take: impl FnMut(Hit) -> bool) {
+        let mut number = self.mapped.load(self.slot_at(hash));
+        let count = self.index_count();
+        while (1..=count).contains(&number) && number < self.units {
+            let unit = self.unit_at(number);
+            if self.mapped.load(unit) == hash && !take(Hit { physical_offset: self.load_u64(unit + 4) }) {
+                return;
+            }
+            let previous = self.mapped.load(unit + 16);
+            // Chains lead to older units only; anything else is damage, and could be a circle.
+            if previous >= number {
+                return;
+            }
+            number = previous;
+        }
+    }
+
+    pub(super) fn flush(&self) -> io::Result<()> {
+        self.mapped.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_those_of_the_reference() {
+        // docs/spec/02-store.md §18.3 I1: 5 slots, 20 units.
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("20240101000000000");
+        let file = IndexFile::create(&path, 5, 20, 0, 0).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap()[..40], [[0; 36].as_slice(), &[0, 0, 0, 1]].concat()[..]);
+        let (first, second) = (1_700_000_001_234, 1_700_000_004_234);
+        for (key, offset, time) in [
+            ("TopicTest#AC11000100002A9F0000000000000001", 0, first),
+            ("TopicTest#k1", 0, first),
+            ("TopicTest#k2", 0, first),
+            ("TopicTest#kt", 4096, second),
+            ("TopicTest#k1", 4218, second),
+        ] {
+            file.put(super::super::key_hash(ferromq_protocol::message::java_string_hash(key)), offset, time);
+        }
+        let expected = concat!(
+            "0000018bcfe56cd20000018bcfe5788a0000000000000000000000000000107a0000000300000006",
+            "0000000300000004000000000000000000000005",
+            "0000000000000000000000000000000000000000",
+            "6b1fac7e00000000000000000000000000000000",
+            "0029e6a800000000000000000000000000000000",
+            "0029e6a900000000000000000000000000000000",
+            "0029e6eb00000000000010000000000300000001",
+            "0029e6a8000000000000107a0000000300000002",
+        );
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len(), 460);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(&hex[..expected.len()], expected);
+        let mut found = Vec::new();
+        file.walk(2_746_024, |hit| {
+            found.push(hit.physical_offset);
+            true
+        });
+        assert_eq!(found, [4218, 0]);
+        assert!(file.is_plausible() && !file.is_empty() && !file.is_full());
+    }
+
+    #[test]
+    fn a_circle_in_a_damaged_chain_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = IndexFile::create(&directory.path().join("1"), 1, 8, 0, 0).unwrap();
+        file.put(7, 100, 5);
+        file.put(7, 200, 5);
+        file.mapped.store(file.unit_at(1) + 16, 2);
+        let mut count = 0;
+        file.walk(7, |_| {
+            count += 1;
+            true
+        });
+        assert_eq!(count, 2);
+    }
+}

@@ -1,0 +1,221 @@
+//! Look-up of messages by key: the index files (`docs/spec/02-store.md` §8).
+
+mod file;
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ferromq_protocol::message::{java_string_hash, java_string_hash_onto};
+use parking_lot::RwLock;
+
+use crate::error::FileError;
+use file::IndexFile;
+
+/// All index files of a store.
+#[derive(Debug)]
+pub(crate) struct KeyIndex {
+    directory: PathBuf,
+    slots: u32,
+    units: u32,
+    files: RwLock<Vec<Arc<IndexFile>>>,
+}
+
+/// The hash that an index file keeps of a key: the absolute value of Java's hash, 0 for the one that has none.
+pub(crate) fn key_hash(hash: i32) -> u32 {
+    hash.checked_abs().unwrap_or(0) as u32
+}
+
+/// Hash of `topic#`, which the hashes of a message's keys continue.
+pub(crate) fn topic_hash(topic: &str) -> i32 {
+    java_string_hash_onto(java_string_hash(topic), "#")
+}
+
+impl KeyIndex {
+    /// Loads the index files. What can't be opened or has an impossible header is deleted, with everything behind it: the
+    /// log will be indexed again from there.
+    pub(crate) fn load(directory: PathBuf, slots: u32, units: u32) -> Result<KeyIndex, FileError> {
+        IndexFile::size(slots, units).map_err(FileError::at("size", &directory))?;
+        fs::create_dir_all(&directory).map_err(FileError::at("create", &directory))?;
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(&directory).map_err(FileError::at("list", &directory))? {
+            let path = entry.map_err(FileError::at("list", &directory))?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if !name.is_empty() && name.len() <= 20 && name.bytes().all(|b| b.is_ascii_digit()) {
+                paths.push(path);
+            }
+        }
+        paths.sort_unstable();
+        let mut files: Vec<Arc<IndexFile>> = Vec::new();
+        let mut broken = None;
+        for (at, path) in paths.iter().enumerate() {
+            let fits = |file: &IndexFile| {
+                file.is_plausible() && files.last().is_none_or(|last| last.is_full() && last.end_offset() <= file.begin_offset())
+            };
+            match IndexFile::open(path, slots, units) {
+                Ok(file) if fits(&file) => files.push(Arc::new(file)),
+                Ok(_) => broken = Some((at, "its header can't be right".to_owned())),
+                Err(error) => broken = Some((at, error.to_string())),
+            }
+            if broken.is_some() {
+                break;
+            }
+        }
+        if let Some((at, reason)) = broken {
+            tracing::warn!(file = %paths[at].display(), reason, newer_files = paths.len() - at - 1, "index file dropped, its keys are indexed again");
+            for path in &paths[at..] {
+                fs::remove_file(path).map_err(FileError::at("delete", path))?;
+            }
+        }
+        if let Some(last) = files.last() {
+            last.reserve().map_err(FileError::at("allocate", &last.path()))?;
+        }
+        Ok(KeyIndex { directory, slots, units, files: RwLock::new(files) })
+    }
+
+    /// Store time and physical offset of the newest indexed message; zeros without any.
+    pub(crate) fn end(&self) -> (i64, u64) {
+        self.files.read().last().map_or((0, 0), |last| (last.end_timestamp(), last.end_offset()))
+    }
+
+    /// First and last physical offset of every file that holds a key.
+    pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
+        let files = self.files.read();
+        files.iter().filter(|file| !file.is_empty()).map(|file| (file.begin_offset(), file.end_offset())).collect()
+    }
+
+    /// Deletes every file.
+    pub(crate) fn clear(&self) -> Result<(), FileError> {
+        self.drop_files(|_| true).map(|_| ())
+    }
+
+    /// Deletes the newest file unless it is full: it was being written when the machine may have lost power.
+    pub(crate) fn drop_unfinished(&self) -> Result<(), FileError> {
+        self.drop_files(|file| !file.is_full()).map(|_| ())
+    }
+
+    /// Deletes the files that end behind `physical_offset`: what they hold may not be whole. Returns where the first of
+    /// them began.
+    pub(crate) fn drop_behind_if_unsure(&self, physical_offset: u64) -> Result<Option<u64>, FileError> {
+        self.drop_files(|file| !file.is_empty() && file.end_offset() > physical_offset)
+    }
+
+    fn drop_files(&self, which: impl Fn(&IndexFile) -> bool) -> Result<Option<u64>, FileError> {
+        let mut files = self.files.write();
+        let mut first = None;
+        let mut kept = Vec::new();
+        for file in files.drain(..) {
+            if first.is_none() && !which(&file) {
+                kept.push(file);
+                continue;
+            }
+            first.get_or_insert(file.begin_offset());
+            fs::remove_file(file.path()).map_err(FileError::at("delete", &file.path()))?;
+        }
+        *files = kept;
+        Ok(first)
+    }
+
+    /// Adds the keys of one message; `hashes` are [`key_hash`]es. Messages must come in the order of the log; one that is
+    /// indexed already is left out.
+    pub(crate) fn put(&self, hashes: &[u32], physical_offset: u64, store_timestamp: i64) -> io::Result<()> {
+        if hashes.is_empty() {
+            return Ok(());
+        }
+        let mut last = self.writable()?;
+        if !last.is_empty() {
+            let end = last.end_offset();
+            if physical_offset < end {
+                return Ok(());
+            }
+            if physical_offset == end {
+                // Perhaps the process died between two keys of this message.
+                let missing: Vec<u32> = hashes.iter().copied().filter(|hash| !self.has(*hash, physical_offset)).collect();
+                for hash in missing {
+                    last = self.put_one(last, hash, physical_offset, store_timestamp)?;
+                }
+                return Ok(());
+            }
+        }
+        for hash in hashes {
+            last = self.put_one(last, *hash, physical_offset, store_timestamp)?;
+        }
+        Ok(())
+    }
+
+    fn put_one(&self, last: Arc<IndexFile>, hash: u32, physical_offset: u64, store_timestamp: i64) -> io::Result<Arc<IndexFile>> {
+        let last = if last.is_full() { self.writable()? } else { last };
+        last.put(hash, physical_offset, store_timestamp);
+        Ok(last)
+    }
+
+    fn has(&self, hash: u32, physical_offset: u64) -> bool {
+        let mut found = false;
+        for file in self.files.read().iter().rev().take(2) {
+            file.walk(hash, |hit| {
+                found |= hit.physical_offset == physical_offset;
+                !found && hit.physical_offset > physical_offset
+            });
+        }
+        found
+    }
+
+    /// The file to write to; a new one if there is none or it is full.
+    fn writable(&self) -> io::Result<Arc<IndexFile>> {
+        if let Some(last) = self.files.read().last().filter(|last| !last.is_full()) {
+            return Ok(Arc::clone(last));
+        }
+        let (end_timestamp, end_offset) = self.end();
+        // Named by local time; a name that is taken (two files in one millisecond) is counted up.
+        let mut name: u64 = jiff::Zoned::now().strftime("%Y%m%d%H%M%S%3f").to_string().parse().unwrap_or(0);
+        let newest = self.files.read().last().and_then(|last| last.path().file_name()?.to_str()?.parse::<u64>().ok());
+        name = name.max(newest.map_or(0, |newest| newest + 1));
+        let path = self.directory.join(format!("{name:017}"));
+        let file = Arc::new(IndexFile::create(&path, self.slots, self.units, end_timestamp, end_offset)?);
+        self.files.write().push(Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Physical offsets of a key hash, newest first, until `take` says no. An offset can come more than once.
+    pub(crate) fn look_up(&self, hash: u32, begin_ms: i64, mut take: impl FnMut(u64) -> bool) {
+        let files = self.files.read().clone();
+        for file in files.iter().rev().filter(|file| !file.is_empty()) {
+            let mut go_on = true;
+            file.walk(hash, |hit| {
+                go_on = take(hit.physical_offset);
+                go_on
+            });
+            if !go_on || file.begin_timestamp() < begin_ms {
+                return;
+            }
+        }
+    }
+
+    /// Forces the files to the device.
+    pub(crate) fn flush(&self) -> Result<(), FileError> {
+        // Full files were flushed before they were followed by another one, or by an earlier call.
+        let files = self.files.read().clone();
+        for file in files.iter().rev().take(2) {
+            file.flush().map_err(FileError::at("flush", &file.path()))?;
+        }
+        Ok(())
+    }
+
+    /// End time of the newest full file: `indexMsgTimestamp` of the checkpoint.
+    pub(crate) fn full_until(&self) -> i64 {
+        self.files.read().iter().rev().find(|file| file.is_full()).map_or(0, |file| file.end_timestamp())
+    }
+
+    /// Deletes files all of whose messages lie before the log's first offset, except for the newest. Returns how many.
+    pub(crate) fn delete_expired(&self, log_min: u64) -> Result<usize, FileError> {
+        let mut files = self.files.write();
+        let mut deleted = 0;
+        while files.len() > 1 && files[0].end_offset() < log_min {
+            let file = files.remove(0);
+            fs::remove_file(file.path()).map_err(FileError::at("delete", &file.path()))?;
+            deleted += 1;
+        }
+        Ok(deleted)
+    }
+}

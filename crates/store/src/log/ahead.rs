@@ -1,0 +1,268 @@
+//! The thread that works ahead of the appenders: creates and maps the next log file, and faults in the pages that the next
+//! appends will touch.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::{MappedLog, Segment};
+use crate::error::{AppendError, DiskFull};
+
+/// Smallest and first window of faulted-in pages. Flushing makes pages clean again and so costs what lies in the window
+/// twice; a store with little traffic has a small one.
+const WINDOW_MIN: u64 = 64 << 10;
+/// How long an append waits for a file that is being created.
+const TAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// After a failed creation, how long until the next try.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What the pages ahead are faulted in for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// For writing: an append pays no fault at all. Makes them dirty, so a flush writes them once more.
+    Write,
+    /// For reading: the pages are there, the first append to each pays a minor fault. For SYNC_FLUSH, where every flush
+    /// would make the pages clean (and write-protected) again anyway.
+    Read,
+}
+
+/// Shared between the appenders and the thread.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    directory: PathBuf,
+    file_size: u32,
+    window_max: u64,
+    demand: Demand,
+    /// An append that ends at or behind this offset calls [`Ahead::poke`].
+    poke_at: AtomicU64,
+    state: Mutex<State>,
+    /// Signalled when there is something to do.
+    work: Condvar,
+    /// Signalled when a file is ready or could not be made.
+    ready: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Where the next file must begin, until somebody has taken it.
+    wanted: Option<u64>,
+    next: Option<Arc<Segment>>,
+    failure: Option<Failure>,
+    /// The file that is being appended to, and how far.
+    active: Option<Arc<Segment>>,
+    poked: bool,
+    stopping: bool,
+}
+
+#[derive(Debug)]
+struct Failure {
+    error: AppendError,
+    retry_at: Instant,
+}
+
+impl Ahead {
+    pub(crate) fn new(directory: PathBuf, file_size: u32, window_max: u32, demand: Demand) -> Self {
+        Ahead {
+            directory,
+            file_size,
+            window_max: u64::from(window_max).max(WINDOW_MIN),
+            demand,
+            poke_at: AtomicU64::new(u64::MAX),
+            state: Mutex::new(State {
+                wanted: None,
+                next: None,
+                failure: None,
+                active: None,
+                poked: false,
+                stopping: false,
+            }),
+            work: Condvar::new(),
+            ready: Condvar::new(),
+        }
+    }
+
+    /// Asks for the file behind `active`, and for pages of `active` from now on.
+    pub(crate) fn follow(&self, active: &Arc<Segment>) {
+        let mut state = self.state.lock();
+        state.active = Some(Arc::clone(active));
+        state.wanted = Some(active.end());
+        state.next = state.next.take().filter(|next| next.base() == active.end());
+        drop(state);
+        self.poke_at.store(0, Ordering::Relaxed);
+        self.work.notify_one();
+    }
+
+    /// The file that begins at `base`. Normally it is ready; else waits for it. Called with the append lock held.
+    pub(crate) fn take(&self, base: u64) -> Result<Arc<Segment>, AppendError> {
+        let deadline = Instant::now() + TAKE_TIMEOUT;
+        let mut state = self.state.lock();
+        loop {
+            if let Some(next) = state.next.take_if(|next| next.base() == base) {
+                state.wanted = None;
+                return Ok(next);
+            }
+            if state.stopping {
+                return Err(AppendError::Shutdown);
+            }
+            // A failure is answered at once; the thread goes on trying.
+            if let Some(failure) = &state.failure {
+                return Err(failure.error.clone());
+            }
+            state.wanted = Some(base);
+            self.work.notify_one();
+            if self.ready.wait_until(&mut state, deadline).timed_out() {
+                return Err(AppendError::CreateFile(format!(
+                    "the file at {base} was not ready within {TAKE_TIMEOUT:?}: the disk is busy or broken"
+                )));
+            }
+        }
+    }
+
+    /// To be called by an append that ends at `end`, after publishing it.
+    #[inline]
+    pub(crate) fn appended(&self, end: u64) {
+        if end >= self.poke_at.load(Ordering::Relaxed) {
+            self.poke();
+        }
+    }
+
+    #[cold]
+    fn poke(&self) {
+        self.poke_at.store(u64::MAX, Ordering::Relaxed);
+        self.state.lock().poked = true;
+        self.work.notify_one();
+    }
+
+    /// A flush has made the pages ahead clean: the next append asks for them again.
+    pub(crate) fn pages_were_cleaned(&self) {
+        if self.demand == Demand::Write {
+            self.poke_at.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the last try to create a file failed.
+    pub(crate) fn failure(&self) -> Option<AppendError> {
+        self.state.lock().failure.as_ref().map(|failure| failure.error.clone())
+    }
+
+    pub(crate) fn stop(&self) {
+        self.state.lock().stopping = true;
+        self.work.notify_all();
+        self.ready.notify_all();
+    }
+
+    /// The file that was prepared and not taken.
+    pub(crate) fn take_unused(&self) -> Option<Arc<Segment>> {
+        self.state.lock().next.take()
+    }
+
+    /// The thread's loop. `write_position` tells the log's end.
+    pub(crate) fn run(&self, write_position: impl Fn() -> u64) {
+        let mut window = WINDOW_MIN;
+        let mut last_poke = Instant::now();
+        loop {
+            let mut state = self.state.lock();
+            let create = loop {
+                if state.stopping {
+                    return;
+                }
+                if std::mem::take(&mut state.poked) {
+                    break None;
+                }
+                let retry_at = state.failure.as_ref().map(|failure| failure.retry_at);
+                match state.wanted {
+                    Some(base) if state.next.is_none() && retry_at.is_none_or(|at| at <= Instant::now()) => {
+                        break Some(base);
+                    }
+                    Some(_) if state.next.is_none() => {
+                        let retry_at = retry_at.unwrap_or_else(Instant::now);
+                        self.work.wait_until(&mut state, retry_at);
+                    }
+                    _ => self.work.wait(&mut state),
+                }
+            };
+            match create {
+                Some(base) => {
+                    drop(state);
+                    self.create(base);
+                }
+                None => {
+                    let active = state.active.clone();
+                    drop(state);
+                    // Pokes that follow each other quickly ask for a larger window, rare ones for a smaller one.
+                    let now = Instant::now();
+                    window = match now - last_poke {
+                        pause if pause < Duration::from_millis(100) => (window * 2).min(self.window_max),
+                        pause if pause > Duration::from_millis(400) => (window / 2).max(WINDOW_MIN),
+                        _ => window,
+                    };
+                    last_poke = now;
+                    if let Some(active) = active {
+                        self.warm(&active, write_position(), window);
+                    }
+                }
+            }
+        }
+    }
+
+    fn warm(&self, active: &Segment, position: u64, window: u64) {
+        let from = position.max(active.base());
+        let to = (from + window).min(active.end());
+        if from < to {
+            let (at, len) = ((from - active.base()) as u32, (to - from) as u32);
+            match self.demand {
+                Demand::Write => active.mapped().populate(at, len),
+                Demand::Read => active.mapped().populate_for_read(at, len),
+            }
+        }
+        if to == active.end() {
+            // The next file's first pages, so that crossing over costs nothing either.
+            let state = self.state.lock();
+            if let Some(next) = state.next.clone() {
+                drop(state);
+                next.mapped().populate(0, window.min(u64::from(next.size())) as u32);
+            }
+        } else {
+            self.poke_at.store(from + window / 2, Ordering::Relaxed);
+        }
+    }
+
+    fn create(&self, base: u64) {
+        let result = MappedLog::create(&self.directory, base, self.file_size);
+        let mut state = self.state.lock();
+        match result {
+            Ok(segment) => {
+                if state.failure.take().is_some() {
+                    tracing::info!(file = %segment.path().display(), "log files can be created again");
+                }
+                state.next = Some(segment);
+            }
+            Err(error) => {
+                if state.failure.is_none() {
+                    tracing::error!(directory = %self.directory.display(), base, %error, "can't create the next log file");
+                }
+                let error = self.append_error(&error);
+                state.failure = Some(Failure { error, retry_at: Instant::now() + RETRY });
+            }
+        }
+        drop(state);
+        self.ready.notify_all();
+    }
+
+    fn append_error(&self, error: &io::Error) -> AppendError {
+        if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            AppendError::DiskFull(DiskFull {
+                directory: self.directory.clone(),
+                used_percent: 100,
+                limit_percent: 100,
+                setting: "mappedFileSizeCommitLog (room for the next log file)",
+            })
+        } else {
+            AppendError::CreateFile(format!("in {}: {error}", self.directory.display()))
+        }
+    }
+}

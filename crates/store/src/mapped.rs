@@ -1,0 +1,254 @@
+//! Files mapped into memory. The only place of this crate with `unsafe` code.
+//!
+//! The kernel shares the mapping with other processes and with this one's threads, so the rules are kept by contract:
+//!
+//! * The store's lock file makes this process the only user of its files, and no mapped file is ever shortened. So every
+//!   page of a mapping exists (files get real blocks before they are written: no SIGBUS for want of space).
+//! * **Plain bytes** ([`bytes`](MappedFile::bytes), [`write`](MappedFile::write)): written once, by the holder of the log's append
+//!   lock, behind everything published; read only below what is published (the `appended` waterline, whose
+//!   release/acquire pair orders the two).
+//! * **Words** ([`load`](MappedFile::load), [`store`](MappedFile::store)): always accessed atomically. A file uses either plain bytes or
+//!   words, not both.
+
+#![allow(unsafe_code, reason = "shared memory mappings have no safe interface in std")]
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
+
+/// Memory page; residency and faults are counted in it.
+pub(crate) const PAGE: usize = 4096;
+
+/// A file of fixed length, mapped for reading and writing.
+#[derive(Debug)]
+pub(crate) struct MappedFile {
+    path: PathBuf,
+    file: File,
+    map: MmapRaw,
+}
+
+impl MappedFile {
+    /// Maps the first `size` bytes of `file`, which must be that long.
+    pub(crate) fn map(path: &Path, file: File, size: u32) -> io::Result<MappedFile> {
+        if file.metadata()?.len() < u64::from(size) {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than its mapping"));
+        }
+        let map = MmapOptions::new().len(size as usize).map_raw(&file)?;
+        Ok(MappedFile { path: path.to_path_buf(), file, map })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Bytes `position..position + len`, which must be published.
+    ///
+    /// # Panics
+    /// If the range is not inside of the file.
+    #[inline]
+    pub(crate) fn bytes(&self, position: u32, len: u32) -> &[u8] {
+        let (position, len) = (position as usize, len as usize);
+        assert!(position <= self.map.len() && len <= self.map.len() - position, "range outside of the file");
+        // SAFETY: the range is inside of the mapping, which lives as long as `self`, and its pages exist. Published bytes
+        // are not written again (the module's contract), so no write aliases this shared slice.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(position), len) }
+    }
+
+    /// Copies `bytes` to `position`. Only for the holder of the append lock, and only behind what is published.
+    ///
+    /// # Panics
+    /// If the range is not inside of the file.
+    #[inline]
+    pub(crate) fn write(&self, position: u32, bytes: &[u8]) {
+        let position = position as usize;
+        assert!(position <= self.map.len() && bytes.len() <= self.map.len() - position, "range outside of the file");
+        // SAFETY: the range is inside of the mapping; `bytes` can't overlap with it, because nobody holds a slice of
+        // unpublished bytes of the mapping; the append lock makes this the only writer.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.as_mut_ptr().add(position), bytes.len());
+        }
+    }
+
+    #[inline]
+    fn word(&self, position: usize) -> &AtomicU32 {
+        assert!(position.is_multiple_of(4) && position + 4 <= self.map.len(), "word outside of the file");
+        // SAFETY: inside of the mapping and aligned (mappings begin at a page); words are only accessed atomically.
+        unsafe { &*self.map.as_mut_ptr().add(position).cast::<AtomicU32>() }
+    }
+
+    /// The big-endian word at `position`, a multiple of 4.
+    #[inline]
+    pub(crate) fn load(&self, position: usize) -> u32 {
+        u32::from_be(self.word(position).load(Ordering::Acquire))
+    }
+
+    /// Sets the big-endian word at `position`, a multiple of 4.
+    #[inline]
+    pub(crate) fn store(&self, position: usize, value: u32) {
+        self.word(position).store(value.to_be(), Ordering::Release);
+    }
+
+    /// Faults the pages of `position..position + len` in for writing, so that an append there finds them.
+    pub(crate) fn populate(&self, position: u32, len: u32) {
+        let end = (position as usize).saturating_add(len as usize).min(self.map.len());
+        let start = position as usize / PAGE * PAGE;
+        if start >= end {
+            return;
+        }
+        if self.map.advise_range(Advice::PopulateWrite, start, end - start).is_ok() {
+            return;
+        }
+        // Kernels before 5.14 do not know that advice. Adding zero to one byte of each page faults it in without
+        // changing anything, whoever else writes there.
+        for page in (start..end).step_by(PAGE) {
+            // SAFETY: `page` is inside of the mapping, whose start is page-aligned; other threads may write the same
+            // byte, hence the atomic operation, which stores what it found.
+            unsafe {
+                let byte = self.map.as_mut_ptr().add(page).cast::<AtomicU8>();
+                (*byte).fetch_or(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether every page of `position..position + len` is in memory.
+    pub(crate) fn is_resident(&self, position: u32, len: u32) -> bool {
+        const PAGES_PER_CALL: usize = 256;
+        let end = (position as usize).saturating_add(len as usize).min(self.map.len());
+        let mut start = position as usize / PAGE * PAGE;
+        let mut resident = [0u8; PAGES_PER_CALL];
+        while start < end {
+            let pages = (end - start).div_ceil(PAGE).min(PAGES_PER_CALL);
+            // SAFETY: the range begins at a page of the mapping and ends inside of it (rounded up to a page);
+            // `resident` has a byte for each page.
+            let result =
+                unsafe { libc::mincore(self.map.as_mut_ptr().add(start).cast(), pages * PAGE, resident.as_mut_ptr()) };
+            if result != 0 || resident[..pages].iter().any(|page| page & 1 == 0) {
+                return false;
+            }
+            start += pages * PAGE;
+        }
+        true
+    }
+
+    /// Starts writing dirty pages of the range to the disk, without waiting for it.
+    pub(crate) fn start_write_back(&self, position: u32, len: u32) {
+        use std::os::fd::AsRawFd as _;
+        // SAFETY: no memory is passed; the descriptor is open as long as `self.file`.
+        // A failure shows up again in the fdatasync that follows.
+        unsafe {
+            libc::sync_file_range(
+                self.file.as_raw_fd(),
+                i64::from(position),
+                i64::from(len),
+                libc::SYNC_FILE_RANGE_WRITE,
+            );
+        }
+    }
+
+    /// Brings the pages of the range into memory for reading, without making them dirty.
+    pub(crate) fn populate_for_read(&self, position: u32, len: u32) {
+        let start = position as usize / PAGE * PAGE;
+        let end = (position as usize).saturating_add(len as usize).min(self.map.len());
+        if start < end {
+            // Advice only: failing changes nothing but speed.
+            let _ = self.map.advise_range(Advice::PopulateRead, start, end - start);
+        }
+    }
+
+    /// Forces everything that was written to the device.
+    pub(crate) fn flush(&self) -> io::Result<()> {
+        rustix::fs::fdatasync(&self.file).map_err(io::Error::from)
+    }
+
+    /// Tells the kernel that the range will be read in order soon.
+    pub(crate) fn will_need(&self, position: u32, len: u32) {
+        let start = position as usize / PAGE * PAGE;
+        let end = (position as usize).saturating_add(len as usize).min(self.map.len());
+        if start < end {
+            // Advice only: failing changes nothing but speed.
+            let _ = self.map.advise_range(Advice::WillNeed, start, end - start);
+        }
+    }
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(len: u64) -> (tempfile::TempDir, MappedFile) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.set_len(len).unwrap();
+        let mapped = MappedFile::map(&path, file, len as u32).unwrap();
+        (directory, mapped)
+    }
+
+    #[test]
+    fn what_is_written_is_read_here_and_in_the_file() {
+        let (_directory, mapped) = file(10_000);
+        mapped.write(4_090, b"over a page");
+        assert_eq!(mapped.bytes(4_090, 11), b"over a page");
+        assert_eq!(mapped.bytes(10_000, 0), b"");
+        mapped.flush().unwrap();
+        mapped.start_write_back(0, 10_000);
+        mapped.will_need(0, 10_000);
+        assert_eq!(&std::fs::read(mapped.path()).unwrap()[4_090..4_101], b"over a page");
+        assert_eq!(mapped.len(), 10_000);
+        assert_eq!(mapped.file().metadata().unwrap().len(), 10_000);
+    }
+
+    #[test]
+    fn words_are_big_endian() {
+        let (_directory, mapped) = file(8_192);
+        mapped.store(40, 0x0102_0304);
+        assert_eq!(mapped.load(40), 0x0102_0304);
+        assert_eq!(std::fs::read(mapped.path()).unwrap()[40..44], [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn populated_pages_are_resident_and_unchanged() {
+        let (_directory, mapped) = file(3 << 20);
+        mapped.write(5_000, b"kept");
+        mapped.populate(4_500, 2 << 20);
+        assert!(mapped.is_resident(4_500, 2 << 20));
+        assert_eq!(mapped.bytes(5_000, 4), b"kept");
+        mapped.populate_for_read(0, 3 << 20);
+        assert!(mapped.is_resident(0, 3 << 20));
+        mapped.populate(3 << 20, 100);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of the file")]
+    fn reading_behind_the_end_panics() {
+        let (_directory, mapped) = file(4_096);
+        mapped.bytes(4_000, 97);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of the file")]
+    fn writing_behind_the_end_panics() {
+        let (_directory, mapped) = file(4_096);
+        mapped.write(4_090, &[1; 7]);
+    }
+
+    #[test]
+    fn a_short_file_is_not_mapped() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        assert!(MappedFile::map(&path, file, 10).is_err());
+    }
+}

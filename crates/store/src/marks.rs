@@ -1,0 +1,258 @@
+//! What recovery may believe: how far the projections had got when the store was last open, and which queues there were.
+//!
+//! Two small files beside the ones of RocketMQ, which ignores them. Without them (a store that the Java broker wrote), or when
+//! they do not fit what is found, recovery reads the whole log instead.
+//!
+//! * `ferromq.marks`: [`Marks`], rewritten about every second, in two slots so that a torn write loses nothing.
+//! * `ferromq.queues`: [`QueueList`], the offsets of every queue as of some moment: shows that queue files are missing.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use ferromq_protocol::message::crc32;
+
+use crate::deleted::DeletedTopics;
+use crate::error::FileError;
+
+const SLOT: usize = 512;
+
+/// The marks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Rises with every write.
+    pub(crate) sequence: u64,
+    /// The machine's boot: what was written to files but not forced is there as long as the machine has not rebooted.
+    pub(crate) boot: String,
+    /// The abort file's content while the store is open: another content means that another broker was here.
+    pub(crate) abort: String,
+    /// The store was stopped cleanly, and nothing is missing anywhere.
+    pub(crate) clean: bool,
+    /// End of the log at a clean stop.
+    pub(crate) log_end: u64,
+    /// Units and index entries of everything below were written to the files.
+    pub(crate) written: u64,
+    /// Units of everything below were forced to the disk.
+    pub(crate) synced: u64,
+    /// Index entries of everything below were forced to the disk.
+    pub(crate) index_synced: u64,
+    /// Physical offset of the last index entry.
+    pub(crate) index_end: u64,
+    /// Store time of the last record, ms.
+    pub(crate) last_timestamp: i64,
+    /// When the checkpoint file was last changed, s, at a clean stop.
+    pub(crate) checkpoint_modified_s: i64,
+}
+
+impl Marks {
+    fn encode(&self) -> [u8; SLOT] {
+        let Marks { sequence, boot, abort, clean, log_end, written, synced, index_synced, index_end, last_timestamp, checkpoint_modified_s } =
+            self;
+        let mut text = format!(
+            "ferromq marks 1\nsequence {sequence}\nboot {boot}\nabort {abort}\nclean {clean}\nlog-end {log_end}\nwritten {written}\n\
+             synced {synced}\nindex-synced {index_synced}\nindex-end {index_end}\nlast-timestamp {last_timestamp}\ncheckpoint-modified {checkpoint_modified_s}\n"
+        );
+        text.push_str(&format!("crc {:08x}\n", crc32(text.as_bytes())));
+        let mut slot = [b'\n'; SLOT];
+        slot[..text.len().min(SLOT)].copy_from_slice(&text.as_bytes()[..text.len().min(SLOT)]);
+        slot
+    }
+
+    fn decode(slot: &[u8]) -> Option<Marks> {
+        let text = std::str::from_utf8(slot).ok()?;
+        let (body, crc) = text.split_once("crc ")?;
+        if u32::from_str_radix(crc.trim_end(), 16).ok()? != crc32(body.as_bytes()) {
+            return None;
+        }
+        let mut lines = body.lines();
+        if lines.next()? != "ferromq marks 1" {
+            return None;
+        }
+        let mut marks = Marks::default();
+        for line in lines {
+            let (name, value) = line.split_once(' ')?;
+            match name {
+                "sequence" => marks.sequence = value.parse().ok()?,
+                "boot" => marks.boot = value.to_owned(),
+                "abort" => marks.abort = value.to_owned(),
+                "clean" => marks.clean = value.parse().ok()?,
+                "log-end" => marks.log_end = value.parse().ok()?,
+                "written" => marks.written = value.parse().ok()?,
+                "synced" => marks.synced = value.parse().ok()?,
+                "index-synced" => marks.index_synced = value.parse().ok()?,
+                "index-end" => marks.index_end = value.parse().ok()?,
+                "last-timestamp" => marks.last_timestamp = value.parse().ok()?,
+                "checkpoint-modified" => marks.checkpoint_modified_s = value.parse().ok()?,
+                _ => return None,
+            }
+        }
+        Some(marks)
+    }
+}
+
+/// The file of the [`Marks`].
+#[derive(Debug)]
+pub(crate) struct MarksFile {
+    path: PathBuf,
+    file: File,
+    pub(crate) sequence: u64,
+}
+
+impl MarksFile {
+    /// Opens the file and reads the newest marks that are whole.
+    pub(crate) fn open(root: &Path) -> Result<(MarksFile, Option<Marks>), FileError> {
+        let path = root.join("ferromq.marks");
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(FileError::at("open", &path))?;
+        let bytes = fs::read(&path).map_err(FileError::at("read", &path))?;
+        let marks = bytes.chunks(SLOT).filter_map(Marks::decode).max_by_key(|marks| marks.sequence);
+        let sequence = marks.as_ref().map_or(0, |marks| marks.sequence);
+        Ok((MarksFile { path, file, sequence }, marks))
+    }
+
+    /// Writes the marks; `sync` forces them to the disk.
+    pub(crate) fn write(&mut self, marks: &mut Marks, sync: bool) -> Result<(), FileError> {
+        self.sequence += 1;
+        marks.sequence = self.sequence;
+        let at = self.sequence % 2 * SLOT as u64;
+        self.file.write_all_at(&marks.encode(), at).map_err(FileError::at("write", &self.path))?;
+        if sync {
+            self.file.sync_data().map_err(FileError::at("flush", &self.path))?;
+        }
+        Ok(())
+    }
+}
+
+/// An identification of the machine's present boot; empty if there is none.
+pub(crate) fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
+/// One queue in the [`QueueList`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListedQueue {
+    pub(crate) topic: String,
+    pub(crate) queue_id: i32,
+    pub(crate) min: i64,
+    pub(crate) max: i64,
+    pub(crate) next: i64,
+    /// Physical offset in the unit before `max`; `None` when nothing is readable.
+    pub(crate) last_physical: Option<u64>,
+}
+
+/// Every queue as of some moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct QueueList {
+    /// How far the log had been dispatched at that moment.
+    pub(crate) position: u64,
+    pub(crate) queues: Vec<ListedQueue>,
+}
+
+const QUEUES_FILE: &str = "ferromq.queues";
+const QUEUES_HEADER: &str = "ferromq queues 1: queue-id min max next last-physical topic; position ";
+
+impl QueueList {
+    /// The queues of topics that were not deleted since the list was made.
+    pub(crate) fn alive<'a>(&'a self, deleted: &DeletedTopics) -> impl Iterator<Item = &'a ListedQueue> {
+        let newest = |queue: &ListedQueue| queue.last_physical.unwrap_or(self.position.saturating_sub(1));
+        self.queues.iter().filter(move |queue| !deleted.covers(&queue.topic, newest(queue)))
+    }
+
+    /// Reads the list; `None` if there is none or it is not whole.
+    pub(crate) fn load(root: &Path) -> Option<QueueList> {
+        let text = fs::read_to_string(root.join(QUEUES_FILE)).ok()?;
+        let (body, crc) = text.rsplit_once("crc ")?;
+        if u32::from_str_radix(crc.trim_end(), 16).ok()? != crc32(body.as_bytes()) {
+            return None;
+        }
+        let mut queues = Vec::new();
+        let mut lines = body.strip_prefix(QUEUES_HEADER)?.lines();
+        let position = lines.next()?.parse().ok()?;
+        for line in lines {
+            let mut fields = line.splitn(6, ' ');
+            let mut number = || fields.next()?.parse::<i64>().ok();
+            let (queue_id, min, max, next, last) = (number()?, number()?, number()?, number()?, number()?);
+            queues.push(ListedQueue {
+                topic: fields.next()?.to_owned(),
+                queue_id: i32::try_from(queue_id).ok()?,
+                min,
+                max,
+                next,
+                last_physical: u64::try_from(last).ok(),
+            });
+        }
+        Some(QueueList { position, queues })
+    }
+
+    /// Writes the list and forces it to the disk.
+    pub(crate) fn save(&self, root: &Path) -> Result<(), FileError> {
+        let path = root.join(QUEUES_FILE);
+        let mut text = format!("{QUEUES_HEADER}{}\n", self.position);
+        for ListedQueue { topic, queue_id, min, max, next, last_physical } in &self.queues {
+            let last = last_physical.map_or(-1, |last| last as i64);
+            text.push_str(&format!("{queue_id} {min} {max} {next} {last} {topic}\n"));
+        }
+        text.push_str(&format!("crc {:08x}\n", crc32(text.as_bytes())));
+        let write = || -> io::Result<()> {
+            let temporary = root.join("ferromq.queues.tmp");
+            let mut file = File::create(&temporary)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&temporary, &path)
+        };
+        write().map_err(FileError::at("write", &path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_whole_marks_count() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut file, none) = MarksFile::open(root.path()).unwrap();
+        assert_eq!(none, None);
+        let mut marks = Marks { boot: "b".into(), abort: "17 x y".into(), written: 5, ..Marks::default() };
+        file.write(&mut marks, false).unwrap();
+        marks.written = 9;
+        file.write(&mut marks, true).unwrap();
+        let (_, read) = MarksFile::open(root.path()).unwrap();
+        assert_eq!(read, Some(marks.clone()));
+        // The newer slot torn: the older one is there.
+        let path = root.path().join("ferromq.marks");
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[40] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        assert_eq!(MarksFile::open(root.path()).unwrap().1.unwrap().written, 5);
+        fs::write(&path, b"rubbish").unwrap();
+        assert_eq!(MarksFile::open(root.path()).unwrap().1, None);
+    }
+
+    #[test]
+    fn the_queue_list_is_whole_or_not_there() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(QueueList::load(root.path()), None);
+        let queue = |topic: &str, last_physical| ListedQueue {
+            topic: topic.into(),
+            queue_id: 3,
+            min: 1,
+            max: 9,
+            next: 10,
+            last_physical,
+        };
+        let list = QueueList { position: 12, queues: vec![queue("a", Some(7)), queue("with blank", None)] };
+        list.save(root.path()).unwrap();
+        assert_eq!(QueueList::load(root.path()), Some(list));
+        let path = root.path().join(QUEUES_FILE);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace(" 9 ", " 8 ")).unwrap();
+        assert_eq!(QueueList::load(root.path()), None);
+    }
+}

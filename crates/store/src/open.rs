@@ -1,0 +1,179 @@
+//! Opening a store: take the lock, load, recover ([`crate::rebuild`]), make the log ready for appends.
+
+use std::fs::{self, File};
+use std::sync::Arc;
+
+use crate::checkpoint::{Checkpoint, read_abort};
+use crate::deleted::DeletedTopics;
+use crate::error::{FileError, OpenError};
+use crate::index::KeyIndex;
+use crate::lock_file::StoreLock;
+use crate::log::{LoadedFile, MappedLog, Segment, load_files, reserve_blocks};
+use crate::mapped::MappedFile;
+use crate::marks::{Marks, MarksFile, QueueList, boot_id};
+use crate::options::StoreOptions;
+use crate::queue::ConsumeQueues;
+use crate::rebuild::{Rebuild, Recovered, Retry, Way, choose};
+use crate::recovery::cut;
+
+/// A recovered store, not yet running.
+pub(crate) struct Opened {
+    pub(crate) lock: StoreLock,
+    pub(crate) log: MappedLog,
+    /// The file that the next record goes to.
+    pub(crate) active: Arc<Segment>,
+    pub(crate) log_end: u64,
+    pub(crate) last_timestamp: i64,
+    pub(crate) queues: Arc<ConsumeQueues>,
+    pub(crate) index: Option<Arc<KeyIndex>>,
+    pub(crate) deleted: Arc<DeletedTopics>,
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) marks_file: MarksFile,
+    /// As they must be written when the store begins to run.
+    pub(crate) marks: Marks,
+}
+
+pub(crate) fn open(options: &StoreOptions) -> Result<Opened, OpenError> {
+    options.check().map_err(OpenError::BadOption)?;
+    let root = options.root.as_path();
+    let lock = StoreLock::take(root)?;
+    let log_directory = options.commit_log_directory();
+    let queue_directory = root.join("consumequeue");
+    for directory in [&log_directory, &queue_directory] {
+        fs::create_dir_all(directory).map_err(FileError::at("create", directory))?;
+    }
+    let abort = read_abort(root)?;
+    let checkpoint = Checkpoint::open(root)?;
+    let (mut marks_file, old_marks) = MarksFile::open(root)?;
+    let deleted = Arc::new(DeletedTopics::load(root)?);
+    let segments = load_segments(options)?;
+    let queues = Arc::new(ConsumeQueues::new(queue_directory.clone(), options.consume_queue_file_units()));
+    queues.discover().map_err(FileError::at("list", &queue_directory))?;
+    let index = match options.index_enabled {
+        true => Some(Arc::new(KeyIndex::load(root.join("index"), options.index_slots, options.index_units)?)),
+        false => None,
+    };
+
+    let mut marks = Marks { boot: boot_id(), ..Marks::default() };
+    let way = choose(old_marks.as_ref(), abort.as_deref(), &marks.boot, checkpoint.modified_s()?);
+    let mut rebuild = Rebuild {
+        options,
+        segments: &segments,
+        queues: &queues,
+        index: index.as_ref(),
+        deleted: &deleted,
+        list: QueueList::load(root).unwrap_or_default(),
+        clean_exit: abort.is_none(),
+    };
+    let recovered = recover(&mut rebuild, way, &mut marks_file, &mut marks)?;
+
+    let log_end = recovered.end;
+    let mut segments = cut(segments, log_end)?;
+    let log_min = segments.first().map_or(log_end, |segment| segment.base());
+    let active = match segments.last() {
+        Some(last) if log_end < last.end() => Arc::clone(last),
+        _ => {
+            let next = MappedLog::create(&log_directory, log_end, options.commit_log_file_size)
+                .map_err(FileError::at("create a log file in", &log_directory))?;
+            segments.push(Arc::clone(&next));
+            next
+        }
+    };
+    // A file may be sparse (as Java makes them): real blocks, so that writing to the mapping can't fail.
+    reserve_blocks(active.mapped().file(), log_end - active.base(), u64::from(active.size()))
+        .map_err(FileError::at("allocate blocks of", active.path()))?;
+    queues.all().iter().for_each(|queue| queue.correct_min_offset(log_min));
+    if !recovered.in_step {
+        queues.write_out(log_end, true).map_err(FileError::at("write", &queue_directory))?;
+        queues.sync().map_err(FileError::at("flush", &queue_directory))?;
+        if let Some(index) = &index {
+            index.flush()?;
+        }
+    }
+    marks.written = log_end;
+    marks.synced = log_end;
+    marks.index_synced = log_end;
+    let log = MappedLog::new(options.commit_log_file_size, segments);
+    let last_timestamp = recovered.last_timestamp;
+    Ok(Opened { lock, log, active, log_end, last_timestamp, queues, index, deleted, checkpoint, marks_file, marks })
+}
+
+/// Takes the chosen way; when it turns out that the store does not deserve it, the thorough one.
+fn recover(
+    rebuild: &mut Rebuild<'_>,
+    way: Way,
+    marks_file: &mut MarksFile,
+    marks: &mut Marks,
+) -> Result<Recovered, OpenError> {
+    rebuild.finish_deletions()?;
+    if rebuild.segments.is_empty() {
+        rebuild.refuse_lost_log()?;
+    }
+    let recovered = match way {
+        Way::Clean(marks) => rebuild.trust(&marks),
+        Way::FromMark(mark) => rebuild.from_mark(&mark),
+        Way::Everything(reason) => Err(Retry::Everything(reason.to_owned())),
+    };
+    let reason = match recovered {
+        Ok(recovered) => return Ok(recovered),
+        Err(Retry::Failed(error)) => return Err(error),
+        Err(Retry::Everything(reason)) => reason,
+    };
+    if !rebuild.segments.is_empty() {
+        tracing::warn!(reason, "the whole log is read, and the queues are laid anew");
+    }
+    // From here on no old mark holds.
+    marks_file.write(marks, true)?;
+    let mut attempts = 0;
+    loop {
+        match rebuild.everything() {
+            Ok(recovered) => return Ok(recovered),
+            Err(Retry::Failed(error)) => return Err(error),
+            Err(Retry::Everything(reason)) if attempts < 2 => {
+                tracing::warn!(reason, "reading the log once more");
+                attempts += 1;
+            }
+            Err(Retry::Everything(reason)) => {
+                return Err(OpenError::BadFile { path: rebuild.options.root.clone(), reason });
+            }
+        }
+    }
+}
+
+/// Maps the log files. Lengths that a crash or a copy can leave are put right, others refused before anything is changed.
+fn load_segments(options: &StoreOptions) -> Result<Vec<Arc<Segment>>, OpenError> {
+    let directory = options.commit_log_directory();
+    let size = options.commit_log_file_size;
+    let mut files = load_files(&directory)?;
+    let bad = |file: &LoadedFile, reason: String| OpenError::BadFile { path: file.path.clone(), reason };
+    for (number, file) in files.iter().enumerate() {
+        let next = files.get(number + 1);
+        if file.base % u64::from(size) != 0 || file.len > u64::from(size) || next.is_some_and(|next| next.base == file.base + file.len) && file.len != u64::from(size) {
+            let reason = format!(
+                "the file does not fit mappedFileSizeCommitLog={size}: it begins at {} and has {} bytes; set the size with which the store was written",
+                file.base, file.len
+            );
+            return Err(bad(file, reason));
+        }
+    }
+    while let Some(last) = files.last().filter(|last| last.len == 0) {
+        tracing::warn!(file = %last.path.display(), "empty last log file removed");
+        fs::remove_file(&last.path).map_err(FileError::at("delete", &last.path))?;
+        files.pop();
+    }
+    let mut segments = Vec::new();
+    for file in files {
+        let opened = File::options()
+            .read(true)
+            .write(true)
+            .open(&file.path)
+            .map_err(FileError::at("open", &file.path))?;
+        if file.len < u64::from(size) {
+            tracing::warn!(file = %file.path.display(), len = file.len, expected = size, "log file is too short: extended with zeros");
+            opened.set_len(u64::from(size)).map_err(FileError::at("extend", &file.path))?;
+        }
+        let mapped = MappedFile::map(&file.path, opened, size).map_err(FileError::at("map", &file.path))?;
+        segments.push(Arc::new(Segment::new(file.base, mapped)));
+    }
+    Ok(segments)
+}

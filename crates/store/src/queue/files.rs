@@ -1,0 +1,262 @@
+//! The files of consume queues, and the few of them that are open.
+//!
+//! `consumequeue/<topic>/<queueId>/<byte offset, 20 digits>`, each of the configured size from the moment it is created
+//! (sparse), because the Java broker refuses any other length.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+use super::unit::{UNIT, Unit};
+use crate::log::{file_name, parse_file_name};
+
+/// Most files kept open. Beyond that the one opened first is closed.
+const OPEN_FILES_MAX: usize = 1024;
+
+/// Which file: number of the queue's handle, number of the file in the queue.
+type Key = (u32, u64);
+
+/// Access to the files of all consume queues.
+#[derive(Debug)]
+pub(crate) struct QueueFiles {
+    directory: PathBuf,
+    units_per_file: u64,
+    open: Mutex<OpenFiles>,
+}
+
+#[derive(Debug, Default)]
+struct OpenFiles {
+    files: HashMap<Key, Arc<File>>,
+    by_age: VecDeque<Key>,
+}
+
+/// Identity of a queue as its files know it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueueName<'a> {
+    pub(crate) number: u32,
+    pub(crate) topic: &'a str,
+    pub(crate) queue_id: i32,
+}
+
+impl QueueFiles {
+    pub(crate) fn new(directory: PathBuf, units_per_file: u64) -> Self {
+        QueueFiles { directory, units_per_file, open: Mutex::default() }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn units_per_file(&self) -> u64 {
+        self.units_per_file
+    }
+
+    pub(crate) fn topic_directory(&self, topic: &str) -> PathBuf {
+        self.directory.join(topic)
+    }
+
+    pub(crate) fn queue_directory(&self, queue: QueueName<'_>) -> PathBuf {
+        self.topic_directory(queue.topic).join(queue.queue_id.to_string())
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.units_per_file * UNIT as u64
+    }
+
+    fn path(&self, queue: QueueName<'_>, file: u64) -> PathBuf {
+        self.queue_directory(queue).join(file_name(file * self.file_bytes()))
+    }
+
+    /// The file, opened if it exists.
+    fn file(&self, queue: QueueName<'_>, number: u64) -> io::Result<Option<Arc<File>>> {
+        let key = (queue.number, number);
+        if let Some(file) = self.open.lock().files.get(&key) {
+            return Ok(Some(Arc::clone(file)));
+        }
+        match File::options().read(true).write(true).open(self.path(queue, number)) {
+            Ok(file) => Ok(Some(self.keep(key, file))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn keep(&self, key: Key, file: File) -> Arc<File> {
+        let file = Arc::new(file);
+        let mut open = self.open.lock();
+        if open.files.insert(key, Arc::clone(&file)).is_none() {
+            open.by_age.push_back(key);
+        }
+        while open.files.len() > OPEN_FILES_MAX {
+            let Some(oldest) = open.by_age.pop_front() else { break };
+            open.files.remove(&oldest);
+        }
+        file
+    }
+
+    fn forget(&self, queue: u32, which: impl Fn(u64) -> bool) {
+        let mut open = self.open.lock();
+        open.files.retain(|(number, file), _| *number != queue || !which(*file));
+        open.by_age.retain(|(number, file)| *number != queue || !which(*file));
+    }
+
+    /// Writes encoded units, the first of which has queue offset `from`; they must not cross into the next file. A new file
+    /// gets its full length, and blank units before `from`. Returns the file, which is yet to be synced.
+    pub(crate) fn write(&self, queue: QueueName<'_>, from: i64, units: &[u8]) -> io::Result<Arc<File>> {
+        let (number, at) = self.place(from);
+        debug_assert!(at + units.len() as u64 <= self.file_bytes());
+        let file = match self.file(queue, number)? {
+            Some(file) => file,
+            None => self.create(queue, number, at)?,
+        };
+        file.write_all_at(units, at)?;
+        Ok(file)
+    }
+
+    fn create(&self, queue: QueueName<'_>, number: u64, blank_until: u64) -> io::Result<Arc<File>> {
+        let path = self.path(queue, number);
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+        file.set_len(self.file_bytes())?;
+        if blank_until > 0 {
+            file.write_all_at(&Unit::PRE_BLANK.encode().repeat(blank_until as usize / UNIT), 0)?;
+        }
+        Ok(self.keep((queue.number, number), file))
+    }
+
+    /// File number and byte position of a queue offset.
+    fn place(&self, queue_offset: i64) -> (u64, u64) {
+        let unit = queue_offset.max(0) as u64;
+        (unit / self.units_per_file, unit % self.units_per_file * UNIT as u64)
+    }
+
+    /// Reads units from queue offset `from` on into `out`, not beyond the file that holds `from`, and returns how many.
+    /// With `no_wait` only what is in memory: fewer units, or [`io::ErrorKind::WouldBlock`].
+    pub(crate) fn read(
+        &self,
+        queue: QueueName<'_>,
+        from: i64,
+        out: &mut [[u8; UNIT]],
+        no_wait: bool,
+    ) -> io::Result<usize> {
+        let (number, at) = self.place(from);
+        let Some(file) = self.file(queue, number)? else { return Ok(0) };
+        let count = out.len().min(((self.file_bytes() - at) / UNIT as u64) as usize);
+        let mut bytes = out[..count].as_flattened_mut();
+        let mut done = 0;
+        while !bytes.is_empty() {
+            let flags = if no_wait { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
+            let read = match preadv2(&*file, &mut [io::IoSliceMut::new(bytes)], at + done as u64, flags) {
+                Ok(read) => read,
+                // Neither the flag nor the call is known everywhere; then a short wait is what there is.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.read_at(bytes, at + done as u64)?,
+                Err(Errno::INTR) => continue,
+                Err(error) if error == Errno::AGAIN && done >= UNIT => break,
+                Err(error) => return Err(error.into()),
+            };
+            if read == 0 {
+                break;
+            }
+            done += read;
+            bytes = &mut std::mem::take(&mut bytes)[read..];
+        }
+        Ok(done / UNIT)
+    }
+
+    /// Numbers of the queue's files, ascending. Files of another length are made fit: they are cut short by a copy or a
+    /// crash, and their content is checked against the log anyway.
+    pub(crate) fn list(&self, queue: QueueName<'_>) -> io::Result<Vec<u64>> {
+        let mut numbers = Vec::new();
+        let entries = match fs::read_dir(self.queue_directory(queue)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(numbers),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let entry = entry?;
+            let Some(offset) = parse_file_name(&entry.file_name()) else { continue };
+            if offset % self.file_bytes() != 0 {
+                tracing::warn!(file = %entry.path().display(), "not at a multiple of mappedFileSizeConsumeQueue: left alone");
+                continue;
+            }
+            let len = entry.metadata()?.len();
+            if len != self.file_bytes() {
+                tracing::warn!(file = %entry.path().display(), len, expected = self.file_bytes(), "length corrected");
+                File::options().write(true).open(entry.path())?.set_len(self.file_bytes())?;
+            }
+            numbers.push(offset / self.file_bytes());
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Deletes the files that `which` names and says how many. A file that is already gone is fine.
+    pub(crate) fn delete(&self, queue: QueueName<'_>, numbers: &[u64], which: impl Fn(u64) -> bool) -> io::Result<usize> {
+        self.forget(queue.number, &which);
+        let mut deleted = 0;
+        for number in numbers.iter().filter(|number| which(**number)) {
+            match fs::remove_file(self.path(queue, *number)) {
+                Ok(()) => deleted += 1,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Overwrites everything from queue offset `from` to the end of its file with zeros.
+    pub(crate) fn zero_from(&self, queue: QueueName<'_>, from: i64) -> io::Result<()> {
+        let (number, at) = self.place(from);
+        if let Some(file) = self.file(queue, number)? {
+            // Cut and extended: what comes back reads as zeros.
+            file.set_len(at)?;
+            file.set_len(self.file_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Removes the directories of a topic with everything in them.
+    pub(crate) fn delete_topic(&self, topic: &str) -> io::Result<()> {
+        match fs::remove_dir_all(self.topic_directory(topic)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Closes every open file of a queue.
+    pub(crate) fn close(&self, queue: u32) {
+        self.forget(queue, |_| true);
+    }
+
+    /// Topics and queue ids for which there are directories.
+    pub(crate) fn discover(&self) -> io::Result<Vec<(String, i32)>> {
+        let mut found = Vec::new();
+        let topics = match fs::read_dir(&self.directory) {
+            Ok(topics) => topics,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+            Err(error) => return Err(error),
+        };
+        for topic in topics {
+            let topic = topic?;
+            let Ok(name) = topic.file_name().into_string() else { continue };
+            if !topic.file_type()?.is_dir() {
+                continue;
+            }
+            for queue in fs::read_dir(topic.path())? {
+                let queue = queue?;
+                if let Some(id) = queue.file_name().to_str().and_then(|id| id.parse().ok()) {
+                    found.push((name.clone(), id));
+                }
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+}

@@ -1,0 +1,77 @@
+//! The 20-byte unit of a consume queue (`docs/spec/02-store.md` §6.1).
+
+/// Length of a unit.
+pub(crate) const UNIT: usize = 20;
+/// Size field of a unit that stands for no message: the begin of a queue whose first messages were never here
+/// ("pre-blank", physical offset 0), or the place of a damaged record (physical offset of the next one in the queue, so that
+/// offsets still ascend).
+const NO_MESSAGE: u32 = 0x7FFF_FFFF;
+
+/// One unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unit {
+    pub(crate) physical_offset: u64,
+    pub(crate) size: u32,
+    pub(crate) tags_code: i64,
+}
+
+impl Unit {
+    /// The unit before the first message of a queue.
+    pub(crate) const PRE_BLANK: Unit = Unit { physical_offset: 0, size: NO_MESSAGE, tags_code: 0 };
+
+    /// The place of a message that is not there (any more), in front of the one at `next_physical_offset`.
+    pub(crate) fn hole(next_physical_offset: u64) -> Unit {
+        Unit { physical_offset: next_physical_offset, size: NO_MESSAGE, tags_code: 0 }
+    }
+
+    pub(crate) fn encode(self) -> [u8; UNIT] {
+        let mut bytes = [0; UNIT];
+        bytes[..8].copy_from_slice(&self.physical_offset.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.size.to_be_bytes());
+        bytes[12..].copy_from_slice(&self.tags_code.to_be_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8; UNIT]) -> Unit {
+        let [a, b, c, d, e, f, g, h, rest @ ..] = *bytes;
+        let [s0, s1, s2, s3, t @ ..] = rest;
+        Unit {
+            physical_offset: u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+            size: u32::from_be_bytes([s0, s1, s2, s3]),
+            tags_code: i64::from_be_bytes(t),
+        }
+    }
+
+    /// Whether the unit points to a message. Zeros (never written) and negative numbers (damage) do not.
+    pub(crate) fn is_message(self) -> bool {
+        self.size > 0 && self.size < NO_MESSAGE && self.physical_offset <= i64::MAX as u64
+    }
+
+    /// Whether the unit was written at all: a message or a place without one.
+    pub(crate) fn is_written(self) -> bool {
+        self.size > 0 && self.size <= NO_MESSAGE && self.physical_offset <= i64::MAX as u64
+    }
+
+    pub(crate) fn is_pre_blank(self) -> bool {
+        self.size == NO_MESSAGE && self.physical_offset == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_those_of_the_reference() {
+        // docs/spec/02-store.md §18.2 Q1, Q3
+        let unit = Unit { physical_offset: 0xa8, size: 0x7c, tags_code: 2_598_920 };
+        assert_eq!(unit.encode(), *b"\0\0\0\0\0\0\0\xa8\0\0\0\x7c\0\0\0\0\x00\x27\xa8\x08");
+        assert_eq!(Unit::decode(&unit.encode()), unit);
+        assert_eq!(Unit::PRE_BLANK.encode(), *b"\0\0\0\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\0\0\0\0\0");
+        assert!(unit.is_message() && unit.is_written());
+        assert!(!Unit::PRE_BLANK.is_message() && Unit::PRE_BLANK.is_written() && Unit::PRE_BLANK.is_pre_blank());
+        assert!(!Unit::hole(5).is_message() && !Unit::hole(5).is_pre_blank());
+        assert!(!Unit::decode(&[0; UNIT]).is_written());
+        assert!(!Unit::decode(&[0xff; UNIT]).is_written());
+    }
+}

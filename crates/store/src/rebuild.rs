@@ -1,0 +1,525 @@
+//! Recovery of a store: which of its projections can be believed, and laying anew those that can't.
+//!
+//! There are three ways, from quick to thorough:
+//!
+//! 1. [`Rebuild::trust`]: our own clean stop, and everything is found as it was left. Nothing is read but each queue's last unit.
+//! 2. [`Rebuild::from_mark`]: our own unclean exit. Queues and index are believed up to the [`Marks`], the log is read from
+//!    the file that holds the mark.
+//! 3. [`Rebuild::everything`]: another broker wrote the store, or something is not as it should be. The whole log is read, and the
+//!    queues are laid anew, each unit at the place that the record's QUEUEOFFSET names.
+//!
+//! Whatever the way, a queue offset that was ever given is not given again: where its message is gone, a hole stays.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use crate::commit_log::{Entry, entry_at};
+use crate::deleted::DeletedTopics;
+use crate::dispatch::{Placement, Projector};
+use crate::error::{FileError, OpenError};
+use crate::index::KeyIndex;
+use crate::log::{MappedLog, Segment};
+use crate::marks::{Marks, QueueList};
+use crate::options::StoreOptions;
+use crate::queue::{ConsumeQueue, ConsumeQueues};
+use crate::recovery::{Scan, scan};
+
+/// Units pushed between two write-outs of the queues.
+const UNITS_BETWEEN_WRITES: u64 = 500_000;
+
+/// How to recover.
+#[derive(Debug)]
+pub(crate) enum Way {
+    /// See [`Rebuild::trust`].
+    Clean(Marks),
+    /// See [`Rebuild::from_mark`].
+    FromMark(Marks),
+    /// See [`Rebuild::everything`]; the reason why.
+    Everything(&'static str),
+}
+
+/// What is known after a recovery.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    /// End of the log.
+    pub(crate) end: u64,
+    /// Store time of the last record, ms.
+    pub(crate) last_timestamp: i64,
+    /// Queues and index are on the disk as they are.
+    pub(crate) in_step: bool,
+}
+
+/// Why a quick way can't be taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Retry {
+    /// Read everything, because of this.
+    #[error("{0}")]
+    Everything(String),
+    /// The store can't be opened.
+    #[error(transparent)]
+    Failed(#[from] OpenError),
+}
+
+impl From<FileError> for Retry {
+    fn from(error: FileError) -> Self {
+        Retry::Failed(error.into())
+    }
+}
+
+/// Chooses the way by what the last run left.
+pub(crate) fn choose(marks: Option<&Marks>, abort: Option<&str>, boot: &str, checkpoint_modified_s: i64) -> Way {
+    let Some(marks) = marks else { return Way::Everything("the store has no marks: another broker wrote it, or it is new") };
+    match abort {
+        None if !marks.clean => Way::Everything("the abort file is missing although the last stop was not clean"),
+        None if marks.checkpoint_modified_s != checkpoint_modified_s => {
+            Way::Everything("another broker ran on this store, or it is a copy")
+        }
+        None => Way::Clean(marks.clone()),
+        Some(abort) if marks.clean || abort != marks.abort => Way::Everything("another broker ran on this store"),
+        Some(_) => {
+            let mut marks = marks.clone();
+            if boot.is_empty() || marks.boot != boot {
+                // The machine was restarted: only what was forced to the disk is sure to be there.
+                marks.written = marks.synced;
+            } else {
+                marks.index_synced = marks.written;
+            }
+            Way::FromMark(marks)
+        }
+    }
+}
+
+/// A recovery under way.
+pub(crate) struct Rebuild<'a> {
+    pub(crate) options: &'a StoreOptions,
+    pub(crate) segments: &'a [Arc<Segment>],
+    pub(crate) queues: &'a Arc<ConsumeQueues>,
+    pub(crate) index: Option<&'a Arc<KeyIndex>>,
+    pub(crate) deleted: &'a Arc<DeletedTopics>,
+    /// The queues as of the last clean stop or full flush.
+    pub(crate) list: QueueList,
+    pub(crate) clean_exit: bool,
+}
+
+/// The next offset that each queue must not fall below, by queue number.
+type Given = HashMap<u32, (Arc<ConsumeQueue>, i64)>;
+
+impl Rebuild<'_> {
+    /// Finishes deletions of topics that the last run could not: files whose units all lie where the topic was deleted.
+    pub(crate) fn finish_deletions(&self) -> Result<(), OpenError> {
+        let failed = |action| FileError::at(action, self.queues.directory());
+        for topic in self.queues.topics_known() {
+            if !self.deleted.covers(&topic, 0) {
+                continue;
+            }
+            for queue in self.queues.of_topic(&topic) {
+                let (_, end) = queue.load().map_err(failed("read"))?;
+                let last = queue.unit_at(end - 1).map_err(failed("read"))?;
+                if last.is_some_and(|last| self.deleted.covers(&topic, last.physical_offset)) {
+                    queue.delete_all_files().map_err(failed("delete"))?;
+                }
+                queue.reset();
+            }
+        }
+        Ok(())
+    }
+
+    fn log(&self) -> MappedLog {
+        MappedLog::new(self.options.commit_log_file_size, self.segments.to_vec())
+    }
+
+    fn log_min(&self) -> u64 {
+        self.segments.first().map_or(0, |segment| segment.base())
+    }
+
+    fn projector(&self) -> Projector {
+        Projector::new(Arc::clone(self.queues), self.index.cloned(), Arc::clone(self.deleted), self.options)
+    }
+
+    fn queue_error(&self, action: &'static str) -> impl Fn(io::Error) -> Retry + use<> {
+        let directory = self.queues.directory().to_path_buf();
+        move |error| FileError::at(action, &directory)(error).into()
+    }
+
+    /// Without log files there must be no queues that had messages: the log was moved away, or its disk is not mounted.
+    pub(crate) fn refuse_lost_log(&self) -> Result<(), OpenError> {
+        for queue in self.queues.all() {
+            let (_, end) = queue.load().map_err(FileError::at("read", self.queues.directory()))?;
+            if end > 0 {
+                return Err(OpenError::BadFile {
+                    path: self.options.commit_log_directory(),
+                    reason: format!(
+                        "there is no log file, but the queues prove that there was one ({}-{} ends at {end}); bring the log back, or remove \
+                         the whole store to begin empty",
+                        queue.topic(),
+                        queue.queue_id()
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    // ---- 1. clean ----
+
+    /// After our own clean stop: takes the offsets from the list and checks that the files bear them out.
+    pub(crate) fn trust(&mut self, marks: &Marks) -> Result<Recovered, Retry> {
+        let doubt = |what: String| Err(Retry::Everything(what));
+        if let Some(last) = self.segments.last() {
+            let end_is_clean = match self.segments.iter().find(|segment| segment.end() > marks.log_end) {
+                Some(segment) if segment.base() <= marks.log_end => {
+                    let stop = (marks.log_end + 8).min(segment.end());
+                    segment.range(marks.log_end, stop).iter().all(|byte| *byte == 0)
+                }
+                Some(_) => false,
+                None => last.end() == marks.log_end,
+            };
+            if !end_is_clean {
+                return doubt(format!("the log does not end at {}, as it did when it was closed", marks.log_end));
+            }
+        }
+        let mut known: HashMap<(&str, i32), ()> = HashMap::new();
+        for listed in self.list.alive(self.deleted) {
+            known.insert((&listed.topic, listed.queue_id), ());
+            let queue = self.queues.get_or_create(&listed.topic, listed.queue_id);
+            queue.set_loaded(listed.min, listed.max);
+            queue.raise_next_offset(listed.next);
+            if let Some(last) = listed.last_physical {
+                let unit = queue.unit_at(listed.max - 1).map_err(self.queue_error("read"))?;
+                if unit.map(|unit| unit.physical_offset) != Some(last) {
+                    return doubt(format!("queue {}-{} lacks its last unit {}", listed.topic, listed.queue_id, listed.max - 1));
+                }
+            }
+        }
+        for queue in self.queues.all() {
+            if !known.contains_key(&(queue.topic(), queue.queue_id())) {
+                let (_, end) = queue.load().map_err(self.queue_error("read"))?;
+                if end > 0 {
+                    return doubt(format!("queue {}-{} is new", queue.topic(), queue.queue_id()));
+                }
+            }
+        }
+        if self.index.is_some_and(|index| index.end().1 < marks.index_end) {
+            return doubt("index files are missing".to_owned());
+        }
+        Ok(Recovered { end: marks.log_end, last_timestamp: marks.last_timestamp, in_step: true })
+    }
+
+    // ---- 2. from the mark ----
+
+    /// After our own unclean exit: believes what lies below the mark, and reads the log from there.
+    pub(crate) fn from_mark(&mut self, marks: &Marks) -> Result<Recovered, Retry> {
+        let mark = marks.written;
+        if mark > 0 && self.segments.last().is_none_or(|last| last.end() < mark) {
+            return Err(Retry::Everything(format!("the log does not reach to the mark {mark}")));
+        }
+        tracing::info!(mark, "the last stop was not clean: recovering from the mark");
+        let mut given = Given::new();
+        for queue in self.queues.all() {
+            let (_, end) = queue.load().map_err(self.queue_error("read"))?;
+            let believed = queue.first_at_or_behind(mark).map_err(self.queue_error("read"))?;
+            if believed < end {
+                queue.cut(believed).map_err(self.queue_error("cut"))?;
+            }
+            given.insert(queue.number(), (queue, end));
+        }
+        self.compare_with_list(mark, &mut given)?;
+
+        let index_from = self.index_from(marks)?;
+        let from = mark.min(index_from);
+        let start = self.segments.iter().rfind(|segment| segment.base() < from).or(self.segments.first());
+        let start = start.map_or(0, |segment| segment.base());
+        let mut projector = self.projector();
+        let mut pushed = 0;
+        let result = scan(&self.log(), start, |record, _| {
+            let offset = record.physical_offset();
+            if offset < from {
+                return Ok(true);
+            }
+            let placement = projector.place(record);
+            if offset >= index_from {
+                projector.index(record).map_err(FileError::at("write to", &self.options.root.join("index")))?;
+            }
+            if offset < mark {
+                return Ok(true);
+            }
+            for placement in placement.iter().chain(projector.further_placements()) {
+                let begins_late = placement.queue.max_offset() == 0 && placement.queue_offset > 0;
+                if begins_late || projector.push(placement).holes > 0 {
+                    return Err(Retry::Everything(format!(
+                        "queue {}-{} lacks what lies before its offset {}",
+                        placement.queue.topic(),
+                        placement.queue.queue_id(),
+                        placement.queue_offset
+                    )));
+                }
+                pushed += 1;
+            }
+            self.write_out_now_and_then(&mut pushed)?;
+            Ok(true)
+        })?;
+        if result.end < mark {
+            return Err(Retry::Everything(format!("the log ends at {}, before the mark {mark}", result.end)));
+        }
+        self.keep_given(&given, result.end);
+        self.report(&result);
+        Ok(Recovered { end: result.end, last_timestamp: self.last_timestamp(&result), in_step: false })
+    }
+
+    /// The list shows queues whose files are gone or cut.
+    fn compare_with_list(&self, mark: u64, given: &mut Given) -> Result<(), Retry> {
+        for listed in self.list.alive(self.deleted) {
+            let queue = self.queues.get_or_create(&listed.topic, listed.queue_id);
+            match listed.last_physical {
+                Some(last) if last < mark => {
+                    let unit = queue.unit_at(listed.max - 1).map_err(self.queue_error("read"))?;
+                    if unit.map(|unit| unit.physical_offset) != Some(last) {
+                        return Err(Retry::Everything(format!(
+                            "queue {}-{} lacks its unit {}",
+                            listed.topic,
+                            listed.queue_id,
+                            listed.max - 1
+                        )));
+                    }
+                }
+                None if queue.max_offset() < listed.max => queue.set_loaded(listed.max, listed.max),
+                _ => {}
+            }
+            let entry = given.entry(queue.number()).or_insert((queue, 0));
+            entry.1 = entry.1.max(listed.next);
+        }
+        Ok(())
+    }
+
+    /// From where on the log must be indexed again.
+    fn index_from(&self, marks: &Marks) -> Result<u64, Retry> {
+        let Some(index) = self.index else { return Ok(u64::MAX) };
+        if let Some(begin) = index.drop_behind_if_unsure(marks.index_synced)? {
+            tracing::warn!(from = begin, "the newest index files may not be whole: indexing again");
+        }
+        if index.end().1 < marks.index_end { Ok(index.end().1) } else { Ok(marks.written) }
+    }
+
+    // ---- 3. everything ----
+
+    /// Reads the whole log and lays every queue anew.
+    pub(crate) fn everything(&mut self) -> Result<Recovered, Retry> {
+        let log = self.log();
+        let tail = self.find_tail(&log)?;
+        let mut given = Given::new();
+        for queue in self.queues.all() {
+            let (_, end) = queue.load().map_err(self.queue_error("read"))?;
+            // Units behind the end of a log that ends well were never promised to anybody. When the tail is torn, or the
+            // stop was not clean, consumers may have seen what is gone.
+            let end = match self.clean_exit && !tail.torn {
+                true => queue.first_at_or_behind(tail.end).map_err(self.queue_error("read"))?,
+                false => end,
+            };
+            given.insert(queue.number(), (queue, end));
+        }
+        for listed in self.list.alive(self.deleted) {
+            let queue = self.queues.get_or_create(&listed.topic, listed.queue_id);
+            let entry = given.entry(queue.number()).or_insert((queue, 0));
+            entry.1 = entry.1.max(listed.next);
+        }
+        if let Some(index) = self.index.filter(|_| !self.clean_exit) {
+            index.drop_unfinished()?;
+        }
+
+        let mut projector = self.projector();
+        let mut coverage = self.index.map(|index| Coverage::new(index.ranges())).unwrap_or_default();
+        let mut seen: HashMap<u32, ()> = HashMap::new();
+        let mut pushed = 0;
+        let mut repeated = 0u64;
+        let result = scan(&log, self.log_min(), |record, _| {
+            let placement = projector.place(record);
+            for placement in placement.iter().chain(projector.further_placements()) {
+                let first = seen.insert(placement.queue.number(), ()).is_none();
+                self.lay(placement, first, &projector, &mut given, &mut repeated)?;
+                pushed += 1;
+            }
+            if projector.has_keys() {
+                if coverage.is_gap(record.physical_offset()) {
+                    self.index.map_or(Ok(()), |index| index.clear())?;
+                    return Err(Retry::Everything("index files are missing: indexing everything".to_owned()));
+                }
+                projector.index(record).map_err(FileError::at("write to", &self.options.root.join("index")))?;
+            }
+            self.write_out_now_and_then(&mut pushed)?;
+            Ok::<_, Retry>(true)
+        })?;
+        if repeated > 0 {
+            tracing::error!(records = repeated, "records repeat a queue offset that another one has: they can't be reached by offset");
+        }
+        for queue in self.queues.all() {
+            // Queues of which the log has nothing: their messages have expired, or are damaged. Light queues are fed by
+            // records of other topics.
+            if !seen.contains_key(&queue.number()) && !queue.topic().starts_with("%LMQ%") {
+                let end = queue.first_at_or_behind(self.log_min()).map_err(self.queue_error("read"))?;
+                queue.cut(end).map_err(self.queue_error("cut"))?;
+            }
+        }
+        self.keep_given(&given, result.end);
+        self.report(&result);
+        Ok(Recovered { end: result.end, last_timestamp: self.last_timestamp(&result), in_step: false })
+    }
+
+    /// Puts a unit at the place that its record names.
+    fn lay(
+        &self,
+        placement: &Placement,
+        first: bool,
+        projector: &Projector,
+        given: &mut Given,
+        repeated: &mut u64,
+    ) -> Result<(), Retry> {
+        let queue = &placement.queue;
+        // Offset 0 again: the topic was deleted and made anew by a broker that left no note of it.
+        let anew = placement.queue_offset == 0 && queue.max_offset() > 0;
+        if first || anew {
+            queue.restart_at(placement.queue_offset).map_err(self.queue_error("cut"))?;
+        }
+        let pushed = projector.push(placement);
+        if pushed.known {
+            *repeated += 1;
+        }
+        if pushed.holes > 0 {
+            tracing::error!(
+                topic = queue.topic(),
+                queue = queue.queue_id(),
+                from = placement.queue_offset - pushed.holes,
+                to = placement.queue_offset,
+                "messages are lost: holes in the queue"
+            );
+        }
+        let entry = given.entry(queue.number()).or_insert_with(|| (Arc::clone(queue), 0));
+        entry.1 = entry.1.max(queue.max_offset());
+        Ok(())
+    }
+
+    /// The log's end, from its last file that holds a record.
+    fn find_tail(&self, log: &MappedLog) -> Result<Scan, Retry> {
+        for segment in self.segments.iter().rev() {
+            let tail = scan(log, segment.base(), |_, _| Ok::<_, Retry>(true))?;
+            if tail.records > 0 {
+                return Ok(tail);
+            }
+        }
+        Ok(Scan { end: self.log_min(), ..Scan::default() })
+    }
+
+    // ---- common ----
+
+    fn write_out_now_and_then(&self, pushed: &mut u64) -> Result<(), Retry> {
+        if *pushed >= UNITS_BETWEEN_WRITES {
+            *pushed = 0;
+            self.queues.write_out(u64::MAX, true).map_err(self.queue_error("write"))?;
+        }
+        Ok(())
+    }
+
+    /// No offset is given twice: where a queue had got further than the log, holes take the places.
+    fn keep_given(&self, given: &Given, log_end: u64) {
+        for (queue, offset) in given.values() {
+            if queue.max_offset() < *offset {
+                tracing::error!(
+                    topic = queue.topic(),
+                    queue = queue.queue_id(),
+                    from = queue.max_offset(),
+                    to = *offset,
+                    "the last messages of the queue are lost: their offsets are not given again"
+                );
+                if queue.fill_holes(*offset, log_end) {
+                    self.queues.list(queue);
+                }
+            }
+        }
+        for queue in self.queues.all() {
+            queue.raise_next_offset(queue.max_offset());
+        }
+    }
+
+    fn last_timestamp(&self, result: &Scan) -> i64 {
+        if result.records > 0 {
+            return result.last_timestamp;
+        }
+        // The scan began behind the last record; the file before has one.
+        let mut last = 0;
+        for segment in self.segments.iter().rev().filter(|segment| segment.base() < result.end) {
+            if let Entry::Record(record) = entry_at(segment, segment.base(), segment.end()) {
+                last = record.store_timestamp();
+                break;
+            }
+        }
+        last
+    }
+
+    fn report(&self, result: &Scan) {
+        if result.damages > 0 {
+            tracing::error!(places = result.damages, "the log is damaged in places; all other messages are there");
+        }
+        tracing::info!(records = result.records, end = result.end, "the log was read");
+    }
+}
+
+/// Which parts of the log the index files say they cover.
+#[derive(Debug, Default)]
+struct Coverage {
+    ranges: Vec<(u64, u64)>,
+    at: usize,
+}
+
+impl Coverage {
+    fn new(ranges: Vec<(u64, u64)>) -> Self {
+        Coverage { ranges, at: 0 }
+    }
+
+    /// Whether a record with keys lies in front of a file, or between two, that should have them. Asked in ascending order.
+    fn is_gap(&mut self, offset: u64) -> bool {
+        while self.ranges.get(self.at).is_some_and(|(_, end)| *end < offset) {
+            self.at += 1;
+        }
+        self.ranges.get(self.at).is_some_and(|(begin, _)| offset < *begin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_between_index_files_are_seen() {
+        let mut coverage = Coverage::new(vec![(100, 200), (200, 300), (400, 500)]);
+        assert!(coverage.is_gap(99));
+        assert!(!coverage.is_gap(100) && !coverage.is_gap(200) && !coverage.is_gap(300));
+        assert!(coverage.is_gap(301));
+        assert!(!coverage.is_gap(500) && !coverage.is_gap(501));
+        assert!(!Coverage::default().is_gap(0));
+    }
+
+    #[test]
+    fn the_way_depends_on_what_the_last_run_left() {
+        let marks = Marks {
+            boot: "b1".into(),
+            abort: "7 n".into(),
+            written: 50,
+            synced: 20,
+            index_synced: 10,
+            checkpoint_modified_s: 5,
+            ..Marks::default()
+        };
+        let clean = Marks { clean: true, ..marks.clone() };
+        let way = |marks: Option<&Marks>, abort, boot| choose(marks, abort, boot, 5);
+        assert!(matches!(way(None, None, "b1"), Way::Everything(_)));
+        assert!(matches!(way(Some(&clean), None, "b1"), Way::Clean(_)));
+        assert!(matches!(choose(Some(&clean), None, "b1", 6), Way::Everything(_)));
+        assert!(matches!(way(Some(&marks), None, "b1"), Way::Everything(_)));
+        assert!(matches!(way(Some(&clean), Some("7 n"), "b1"), Way::Everything(_)));
+        assert!(matches!(way(Some(&marks), Some("8"), "b1"), Way::Everything(_)));
+        let Way::FromMark(same_boot) = way(Some(&marks), Some("7 n"), "b1") else { panic!() };
+        assert_eq!((same_boot.written, same_boot.index_synced), (50, 50));
+        let Way::FromMark(other_boot) = way(Some(&marks), Some("7 n"), "b2") else { panic!() };
+        assert_eq!((other_boot.written, other_boot.index_synced), (20, 10));
+    }
+}

@@ -1,0 +1,379 @@
+//! Reading the log after a start: where it ends, what in it is damaged, and where whole records go on.
+//!
+//! A record counts as whole by the rule of [`RecordView::check`]: lengths, position, body CRC, topic, properties. What is not
+//! whole costs only itself: the scan searches for the next record that proves itself. Only behind the last whole record the log
+//! is cut, and erased, so that nothing of it can ever come back.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+
+use ferromq_protocol::message::{BLANK_LEN_MIN, RecordView, encode_blank};
+use memchr::memmem;
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+
+use crate::commit_log::{Entry, entry_at};
+use crate::error::FileError;
+use crate::log::{MappedLog, Segment};
+
+/// The bytes that both record magics begin with.
+const MAGIC_FRONT: [u8; 3] = [0xDA, 0xA3, 0x20];
+/// Log bytes between two lines of progress.
+const PROGRESS_BYTES: u64 = 1 << 30;
+
+/// Result of a scan.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scan {
+    /// Where the next record goes.
+    pub(crate) end: u64,
+    /// Whole records.
+    pub(crate) records: u64,
+    /// Damaged places in front of `end`.
+    pub(crate) damages: u64,
+    /// There was something behind `end`: a torn record, or rubbish.
+    pub(crate) torn: bool,
+    /// Store time of the last whole record.
+    pub(crate) last_timestamp: i64,
+}
+
+/// Walks the whole records from `from` (where a record begins) on and hands them to `take`, which may stop it.
+pub(crate) fn scan<E: From<FileError>>(
+    log: &MappedLog,
+    from: u64,
+    mut take: impl FnMut(&RecordView<'_>, &Arc<Segment>) -> Result<bool, E>,
+) -> Result<Scan, E> {
+    let mut scan = Scan { end: from, ..Scan::default() };
+    let segments = log.all();
+    let mut next_progress = from + PROGRESS_BYTES;
+    // Where the walk came off the track: nothing whole was found since.
+    let mut lost: Option<(Arc<Segment>, u64, String)> = None;
+    let mut expected = None;
+    for segment in segments.iter().filter(|segment| segment.end() > from) {
+        if let Some(expected) = expected
+            && expected != segment.base()
+        {
+            scan.damages += 1;
+            tracing::error!(from = expected, to = segment.base(), "log files are missing: the messages in them are lost");
+        }
+        expected = Some(segment.end());
+        segment.mapped().will_need(0, segment.size().min(64 << 20));
+        let mut position = from.max(segment.base());
+        while position < segment.end() {
+            if position >= next_progress {
+                tracing::info!(position, records = scan.records, "reading the log");
+                next_progress += PROGRESS_BYTES;
+            }
+            let reason = match entry_at(segment, position, segment.end()) {
+                Entry::Record(record) => match record.check(position) {
+                    Ok(()) => {
+                        if let Some((file, at, reason)) = lost.take() {
+                            report_damage(&mut scan, &file, at, position, &reason);
+                        }
+                        if !take(&record, segment)? {
+                            return Ok(scan);
+                        }
+                        scan.records += 1;
+                        scan.last_timestamp = record.store_timestamp();
+                        position += record.size() as u64;
+                        scan.end = position;
+                        continue;
+                    }
+                    Err(error) => error.to_string(),
+                },
+                Entry::Blank => {
+                    if lost.is_none() {
+                        scan.end = segment.end();
+                    }
+                    break;
+                }
+                Entry::Bad(error) => error.to_string(),
+            };
+            lost.get_or_insert_with(|| (Arc::clone(segment), position, reason));
+            match find_whole(segment, position + 1, segment.end()) {
+                Some(found) => position = found,
+                None => break,
+            }
+        }
+    }
+    if let Some((file, at, reason)) = lost {
+        // Nothing whole behind: this is the end. All zeros there is how an end looks.
+        scan.torn = segments.iter().any(|segment| first_nonzero(segment, scan.end).is_some());
+        if scan.torn {
+            tracing::warn!(file = %file.path().display(), offset = at, reason, "the log's tail is not whole: cut and erased");
+        }
+    }
+    Ok(scan)
+}
+
+fn report_damage(scan: &mut Scan, file: &Arc<Segment>, at: u64, to: u64, reason: &str) {
+    if at < file.end() && to >= file.end() && first_nonzero_in(file, at, file.end()).is_none() {
+        // Only the mark of the file's end is missing: put it back.
+        let rest = (file.end() - at) as u32;
+        if rest as usize >= BLANK_LEN_MIN {
+            file.mapped().write((at - file.base()) as u32, &encode_blank(rest));
+        }
+        tracing::warn!(file = %file.path().display(), offset = at, "the mark of the file's end was missing: written again");
+        if to == file.end() {
+            return;
+        }
+    }
+    scan.damages += 1;
+    tracing::error!(file = %file.path().display(), offset = at, whole_again_at = to, reason, "damaged part of the log skipped");
+}
+
+/// The first record in `[from, end)` of the segment that proves itself.
+pub(crate) fn find_whole(segment: &Segment, from: u64, end: u64) -> Option<u64> {
+    let end = end.min(segment.end());
+    let finder = memmem::Finder::new(&MAGIC_FRONT);
+    for (start, stop) in data_ranges(segment, from, end) {
+        let mut at = start;
+        while at < stop {
+            let Some(found) = finder.find(segment.range(at, stop)) else { break };
+            let magic = at + found as u64;
+            at = magic + 1;
+            if let Some(record) = magic.checked_sub(4).filter(|record| *record >= from)
+                && RecordView::whole(segment.range(record, end), record).is_ok()
+            {
+                return Some(record);
+            }
+        }
+    }
+    None
+}
+
+/// Parts of `[from, end)` that may hold something: what the file system knows to be empty is left out. (Files are allocated
+/// ahead, so most of the last one was never written.)
+fn data_ranges(segment: &Segment, from: u64, end: u64) -> Vec<(u64, u64)> {
+    let mut ranges = Vec::new();
+    let mut at = from;
+    while at < end {
+        let file = segment.mapped().file();
+        let in_file = at - segment.base();
+        let (start, stop) = match seek(file, SeekFrom::Data(in_file)) {
+            Ok(start) => (start, seek(file, SeekFrom::Hole(start)).unwrap_or(u64::from(segment.size()))),
+            Err(rustix::io::Errno::NXIO) => break,
+            // Not supported here: everything may hold something.
+            Err(_) => (in_file, u64::from(segment.size())),
+        };
+        let (start, stop) = ((segment.base() + start).max(at), (segment.base() + stop).min(end));
+        if start >= stop {
+            break;
+        }
+        ranges.push((start, stop));
+        at = stop;
+    }
+    ranges
+}
+
+fn first_nonzero(segment: &Segment, from: u64) -> Option<u64> {
+    first_nonzero_in(segment, from.max(segment.base()), segment.end())
+}
+
+fn first_nonzero_in(segment: &Segment, from: u64, end: u64) -> Option<u64> {
+    data_ranges(segment, from, end).into_iter().find_map(|(start, stop)| {
+        let bytes = segment.range(start, stop);
+        bytes.iter().position(|byte| *byte != 0).map(|at| start + at as u64)
+    })
+}
+
+/// Erases everything behind `end`: the rest of its file becomes zeros, the files behind it are deleted. Returns the files
+/// that are left.
+pub(crate) fn cut(segments: Vec<Arc<Segment>>, end: u64) -> Result<Vec<Arc<Segment>>, FileError> {
+    let mut kept = Vec::new();
+    for segment in segments {
+        if segment.base() >= end && !(kept.is_empty() && segment.base() == end) {
+            fs::remove_file(segment.path()).map_err(FileError::at("delete", segment.path()))?;
+            continue;
+        }
+        if end < segment.end()
+            && let Some(from) = first_nonzero(&segment, end)
+        {
+            zero(&segment, from).map_err(FileError::at("erase the tail of", segment.path()))?;
+        }
+        kept.push(segment);
+    }
+    Ok(kept)
+}
+
+fn zero(segment: &Segment, from: u64) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let file = segment.mapped().file();
+    let (at, len) = (from - segment.base(), segment.end() - from);
+    if fallocate(file, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, at, len).is_err() {
+        let zeros = vec![0; 1 << 20];
+        let mut done = 0;
+        while done < len {
+            let part = zeros.len().min((len - done) as usize);
+            file.write_all_at(&zeros[..part], at + done)?;
+            done += part as u64;
+        }
+    }
+    file.sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use ferromq_protocol::message::{RecordFields, set_log_fields};
+
+    use super::*;
+
+    const FILE: u32 = 4096;
+
+    struct Fixture {
+        _directory: tempfile::TempDir,
+        log: MappedLog,
+        /// Begin and end of each record.
+        records: Vec<(u64, u64)>,
+    }
+
+    /// Two and a half files of records.
+    fn fixture() -> Fixture {
+        let directory = tempfile::tempdir().unwrap();
+        let host: SocketAddr = "10.0.0.1:54321".parse().unwrap();
+        let segments: Vec<_> =
+            (0..3).map(|file| MappedLog::create(directory.path(), file * u64::from(FILE), FILE).unwrap()).collect();
+        let log = MappedLog::new(FILE, segments.clone());
+        let mut records = Vec::new();
+        for segment in &segments {
+            let mut position = 0u32;
+            for number in 0.. {
+                let body = vec![b'a' + number as u8; 300];
+                let fields = RecordFields {
+                    topic: "T",
+                    queue_id: 0,
+                    flag: 0,
+                    sys_flag: 0,
+                    born_timestamp: 1,
+                    born_host: host,
+                    store_host: host,
+                    reconsume_times: 0,
+                    prepared_transaction_offset: 0,
+                    body: &body,
+                    properties: b"TAGS\x01a\x02",
+                };
+                let mut record = Vec::new();
+                fields.encode_into(&mut record).unwrap();
+                if position as usize + record.len() + 8 > FILE as usize {
+                    segment.mapped().write(position, &encode_blank(FILE - position));
+                    break;
+                }
+                if segment.base() == 2 * u64::from(FILE) && number == 5 {
+                    break;
+                }
+                let at = segment.base() + u64::from(position);
+                set_log_fields(&mut record, records.len() as i64, at, 1000 + records.len() as i64);
+                segment.mapped().write(position, &record);
+                position += record.len() as u32;
+                records.push((at, at + record.len() as u64));
+            }
+        }
+        Fixture { _directory: directory, log, records }
+    }
+
+    impl Fixture {
+        fn scan(&self) -> (Scan, Vec<u64>) {
+            let mut found = Vec::new();
+            let scan = scan::<FileError>(&self.log, 0, |record, _| {
+                found.push(record.physical_offset());
+                Ok(true)
+            })
+            .unwrap();
+            (scan, found)
+        }
+
+        fn overwrite(&self, at: u64, bytes: &[u8]) {
+            let segment = self.log.segment_at(at).unwrap();
+            segment.mapped().write((at - segment.base()) as u32, bytes);
+        }
+
+        /// Scans and expects every record but those.
+        fn expect_without(&self, missing: &[usize]) -> Scan {
+            let (scan, found) = self.scan();
+            let expected: Vec<u64> = (0..self.records.len())
+                .filter(|number| !missing.contains(number))
+                .map(|number| self.records[number].0)
+                .collect();
+            assert_eq!(found, expected);
+            scan
+        }
+    }
+
+    #[test]
+    fn a_sound_log_is_read_to_its_end() {
+        let fixture = fixture();
+        let scan = fixture.expect_without(&[]);
+        let end = fixture.records.last().unwrap().1;
+        let records = fixture.records.len() as u64;
+        assert_eq!(scan, Scan { end, records, damages: 0, torn: false, last_timestamp: 999 + records as i64 });
+    }
+
+    #[test]
+    fn a_damaged_record_costs_only_itself() {
+        for field in [4, 8, 30, 100, 397] {
+            let fixture = fixture();
+            fixture.overwrite(fixture.records[3].0 + field, &[0xEE, 0]);
+            let scan = fixture.expect_without(&[3]);
+            assert_eq!((scan.damages, scan.torn), (1, false), "field at {field}");
+        }
+        let fixture = fixture();
+        fixture.overwrite(fixture.records[3].0, &7u32.to_be_bytes());
+        fixture.expect_without(&[3]);
+        fixture.overwrite(fixture.records[4].0 + 200, &[0; 400]);
+        assert_eq!(fixture.expect_without(&[3, 4, 5]).damages, 1);
+    }
+
+    #[test]
+    fn a_damaged_first_record_of_a_file_and_a_lost_end_mark_cost_nothing_else() {
+        let fixture = fixture();
+        let first = fixture.records.iter().position(|(at, _)| *at == u64::from(FILE)).unwrap();
+        fixture.overwrite(u64::from(FILE) + 4, &[0; 4]);
+        fixture.expect_without(&[first]);
+        let mark = fixture.records[first - 1].1;
+        fixture.overwrite(mark, &[0; 8]);
+        fixture.expect_without(&[first]);
+        let fixture = self::fixture();
+        fixture.overwrite(mark, &[0; 8]);
+        assert_eq!(fixture.expect_without(&[]).damages, 0);
+        let segment = fixture.log.segment_at(0).unwrap();
+        assert_eq!(segment.range(mark, mark + 8), encode_blank((segment.end() - mark) as u32), "the mark is back");
+    }
+
+    #[test]
+    fn a_torn_tail_is_cut_and_erased() {
+        let fixture = fixture();
+        let last = fixture.records.len() - 1;
+        let (begin, end) = fixture.records[last];
+        fixture.overwrite(begin + 150, &vec![0; (end - begin - 150) as usize]);
+        let scan = fixture.expect_without(&[last]);
+        assert_eq!((scan.end, scan.torn, scan.damages), (begin, true, 0));
+        let kept = cut(fixture.log.all(), scan.end).unwrap();
+        assert_eq!(kept.len(), 3);
+        assert_eq!(first_nonzero(&kept[2], scan.end), None);
+        let (again, _) = fixture.scan();
+        assert_eq!((again.end, again.torn), (begin, false));
+    }
+
+    #[test]
+    fn a_copy_behind_the_tail_is_no_record() {
+        let fixture = fixture();
+        let (begin, end) = *fixture.records.last().unwrap();
+        let copy = fixture.log.segment_at(begin).unwrap().range(begin, end).to_vec();
+        fixture.overwrite(end, &copy);
+        let scan = fixture.expect_without(&[]);
+        assert_eq!((scan.end, scan.torn), (end, true));
+    }
+
+    #[test]
+    fn files_without_any_record_are_deleted() {
+        let fixture = fixture();
+        let first_of_last = fixture.records.iter().position(|(at, _)| *at == 2 * u64::from(FILE)).unwrap();
+        fixture.overwrite(2 * u64::from(FILE), &vec![0; FILE as usize]);
+        let missing: Vec<usize> = (first_of_last..fixture.records.len()).collect();
+        let scan = fixture.expect_without(&missing);
+        assert_eq!((scan.end, scan.torn), (2 * u64::from(FILE), false));
+        let kept = cut(fixture.log.all(), scan.end).unwrap();
+        assert_eq!(kept.len(), 2);
+    }
+}

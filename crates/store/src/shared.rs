@@ -1,0 +1,97 @@
+//! What the façade and the background threads share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64};
+
+use parking_lot::Mutex;
+
+use crate::background::Stop;
+use crate::checkpoint::Checkpoint;
+use crate::commit_log::CommitLog;
+use crate::deleted::DeletedTopics;
+use crate::dispatch::{DispatchBell, Dispatcher};
+use crate::error::FileError;
+use crate::index::KeyIndex;
+use crate::lock_file::StoreLock;
+use crate::marks::{Marks, MarksFile};
+use crate::options::{FlushDiskType, StoreOptions};
+use crate::queue::ConsumeQueues;
+use crate::retention::DiskGuard;
+use crate::scan::ReadLimits;
+use crate::stats::Counters;
+use crate::waterline::Waterline;
+
+/// The parts of a running store.
+///
+/// Locks are taken in this order: `dispatcher`, the queues' writing lock, the log's append lock, `keeper`.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) options: StoreOptions,
+    pub(crate) log: CommitLog,
+    pub(crate) queues: Arc<ConsumeQueues>,
+    pub(crate) index: Option<Arc<KeyIndex>>,
+    pub(crate) deleted: Arc<DeletedTopics>,
+    pub(crate) dispatcher: Mutex<Dispatcher>,
+    pub(crate) dispatched: Waterline,
+    pub(crate) bell: DispatchBell,
+    /// A message for a watched queue waits for the flush (SYNC_FLUSH).
+    pub(crate) urgent: AtomicBool,
+    pub(crate) disk: DiskGuard,
+    pub(crate) counters: Counters,
+    pub(crate) read_limits: ReadLimits,
+    /// Held during a flush of the log.
+    pub(crate) flushing: Mutex<()>,
+    /// Store time of the newest record that is on the disk.
+    pub(crate) flushed_timestamp: AtomicI64,
+    pub(crate) keeper: Mutex<Keeper>,
+    pub(crate) stop: Stop,
+    /// Last, so that it is given back after everything else is gone.
+    pub(crate) _lock: StoreLock,
+}
+
+/// Keeps the files that the next start will read.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) marks_file: MarksFile,
+    pub(crate) marks: Marks,
+    /// Store time of the newest record whose unit is in its file.
+    pub(crate) written_timestamp: i64,
+}
+
+impl Keeper {
+    pub(crate) fn write(&mut self, sync: bool) -> Result<(), FileError> {
+        self.marks_file.write(&mut self.marks, sync)
+    }
+}
+
+impl Shared {
+    /// What consumers may see.
+    #[inline]
+    pub(crate) fn confirmed(&self) -> &Waterline {
+        match self.options.flush_disk_type {
+            FlushDiskType::AsyncFlush => &self.log.appended,
+            FlushDiskType::SyncFlush => &self.log.flushed,
+        }
+    }
+
+    /// One round of dispatch, if there is something to do; says whether there was.
+    pub(crate) fn dispatch_round(&self) -> bool {
+        let target = self.confirmed().get();
+        if self.dispatched.get() >= target {
+            return false;
+        }
+        let mut dispatcher = self.dispatcher.lock();
+        let before = dispatcher.position();
+        dispatcher.round(&self.log, target);
+        let position = dispatcher.position();
+        self.dispatched.raise(position);
+        drop(dispatcher);
+        self.dispatched.notify(position);
+        position > before
+    }
+
+    pub(crate) fn dispatch_to(&self, target: u64) {
+        while self.dispatched.get() < target && self.dispatch_round() {}
+    }
+}
