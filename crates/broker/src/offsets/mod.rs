@@ -1,4 +1,21 @@
-//! (to be written)
+//! Consumers' progress (`docs/spec/03-broker.md` 4.6).
+//!
+//! [`ConsumerOffsets`] is the table with its file. `commit` decides what becomes of a progress that a client reports,
+//! `requests` answers the questions about offsets, `reset` moves groups to where an administrator wants them.
 
-#[derive(Default)]
-pub(crate) struct ConsumerOffsets;
+#![allow(dead_code, unused_imports, reason = "not wired into the broker yet")]
+
+mod commit;
+mod requests;
+mod reset;
+mod table;
+
+use crate::service::Handler;
+
+pub(crate) use commit::Commit;
+pub(crate) use table::ConsumerOffsets;
+
+/// The handlers of this module.
+pub(crate) fn route(code: i32) -> Option<Handler> {
+    requests::route(code).or_else(|| reset::route(code))
+}

@@ -1,0 +1,303 @@
+//! The table of offsets.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ferromq_protocol::body::{ConsumerOffsetSerializeWrapper, DataVersion};
+use ferromq_remoting::RateLimit;
+use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
+
+use crate::config_file::{ConfigFile, LoadError, Revision, SaveError, SavedFile};
+
+/// How far each group has come on each queue.
+///
+/// Three offsets are kept for a queue: the committed one, which lives in `consumerOffset.json`; the pulled one, which
+/// says where the group's last pull would go on; and the pending reset, which the group's next pull takes.
+#[derive(Debug)]
+pub(crate) struct ConsumerOffsets {
+    table: Arc<Table>,
+    file: SavedFile,
+    /// For what clients report and can't be.
+    pub(super) complaints: RateLimit,
+}
+
+#[derive(Debug)]
+struct Table {
+    /// Group to topic to queues, so that a look-up builds no key.
+    groups: RwLock<HashMap<String, HashMap<String, Progress>>>,
+    data_version: Mutex<Version>,
+    /// Pending resets in the whole table: nearly always none, and then no pull has to look for one.
+    pending_resets: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Version {
+    data_version: DataVersion,
+    /// Commits since it changed.
+    commits: u64,
+    /// `consumerOffsetUpdateVersionStep`
+    step: u64,
+}
+
+/// The progress of one group on one topic.
+#[derive(Debug, Default)]
+struct Progress {
+    queues: Mutex<BTreeMap<i32, QueueProgress>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct QueueProgress {
+    committed: Option<i64>,
+    pulled: Option<i64>,
+    reset: Option<i64>,
+}
+
+impl ConsumerOffsets {
+    /// Loads `consumerOffset.json` and keeps it up to date from now on.
+    ///
+    /// `flush_interval` is `flushConsumerOffsetInterval`, `version_step` is `consumerOffsetUpdateVersionStep`.
+    pub(crate) fn load(
+        config_directory: &Path,
+        flush_interval: Duration,
+        version_step: u64,
+    ) -> Result<Self, LoadError> {
+        let (file, loaded) = ConfigFile::load(config_directory.join("consumerOffset.json"))?;
+        let loaded: Option<ConsumerOffsetSerializeWrapper> = loaded;
+        let data_version = loaded.as_ref().map_or_else(
+            || DataVersion::new(Timestamp::now().as_millisecond()),
+            |loaded| loaded.data_version,
+        );
+        let mut groups: HashMap<String, HashMap<String, Progress>> = HashMap::new();
+        for (key, offsets) in loaded.map(|loaded| loaded.offset_table).unwrap_or_default() {
+            // Topics hold no `@`; a broadcasting group is kept as `group@broadcast` (3.9).
+            let Some((topic, group)) = key.split_once('@') else {
+                tracing::warn!(file = %file.path().display(), key, "not `topic@group`, these offsets are dropped");
+                continue;
+            };
+            // A negative offset means that nothing was committed, so it need not be kept.
+            let known = offsets.into_iter().filter(|(_, offset)| *offset >= 0);
+            let queues = known
+                .map(|(queue_id, offset)| {
+                    (queue_id, QueueProgress { committed: Some(offset), ..Default::default() })
+                })
+                .collect();
+            let progress = Progress { queues: Mutex::new(queues) };
+            groups.entry(group.to_owned()).or_default().insert(topic.to_owned(), progress);
+        }
+        let table = Arc::new(Table {
+            groups: RwLock::new(groups),
+            data_version: Mutex::new(Version { data_version, commits: 0, step: version_step.max(1) }),
+            pending_resets: AtomicUsize::new(0),
+        });
+        let file = SavedFile::start(file, flush_interval, {
+            let table = table.clone();
+            move || table.snapshot()
+        })?;
+        Ok(Self { table, file, complaints: RateLimit::new(10, Duration::from_secs(60)) })
+    }
+
+    /// Where the group goes on after a restart; `None` if it never committed.
+    pub(crate) fn committed(&self, group: &str, topic: &str, queue_id: i32) -> Option<i64> {
+        self.table.get(group, topic, queue_id)?.committed
+    }
+
+    /// Where the group's last pull went on, or else what it committed.
+    pub(crate) fn pulled(&self, group: &str, topic: &str, queue_id: i32) -> Option<i64> {
+        self.table.get(group, topic, queue_id).and_then(|queue| queue.pulled.or(queue.committed))
+    }
+
+    /// The reset that the group's next pull will take.
+    pub(crate) fn pending_reset(&self, group: &str, topic: &str, queue_id: i32) -> Option<i64> {
+        if self.table.pending_resets.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.table.get(group, topic, queue_id)?.reset
+    }
+
+    /// Takes the pending reset, which lets commits through again. Every pull asks, so it costs one atomic read when
+    /// there is none.
+    pub(crate) fn take_reset(&self, group: &str, topic: &str, queue_id: i32) -> Option<i64> {
+        if self.table.pending_resets.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let groups = self.table.groups.read();
+        let mut queues = groups.get(group)?.get(topic)?.queues.lock();
+        let taken = queues.get_mut(&queue_id)?.reset.take();
+        if taken.is_some() {
+            self.table.pending_resets.fetch_sub(1, Ordering::Release);
+        }
+        taken
+    }
+
+    /// Records where the group goes on after a restart, whatever was there. For what clients report use
+    /// [`commit`](Self::commit), which checks it.
+    pub(crate) fn set_committed(&self, group: &str, topic: &str, queue_id: i32, offset: i64) {
+        self.table.change(group, topic, queue_id, |queue| queue.committed = Some(offset));
+        self.table.data_version.lock().count();
+        self.file.changed();
+    }
+
+    /// Records where the group's last pull goes on. Memory only.
+    pub(crate) fn set_pulled(&self, group: &str, topic: &str, queue_id: i32, offset: i64) {
+        self.table.change(group, topic, queue_id, |queue| queue.pulled = Some(offset));
+    }
+
+    /// Moves the group: its next pull is sent to `target`, and until then nobody can commit. What is kept for a restart
+    /// is `committed`.
+    pub(crate) fn reset(&self, group: &str, topic: &str, queue_id: i32, target: i64, committed: i64) {
+        self.table.change(group, topic, queue_id, |queue| {
+            if queue.reset.replace(target).is_none() {
+                self.table.pending_resets.fetch_add(1, Ordering::Release);
+            }
+            queue.committed = Some(committed);
+        });
+        self.table.data_version.lock().count();
+        self.file.changed();
+    }
+
+    /// Committed offsets of the group by queue; empty if there are none.
+    pub(crate) fn offsets_of(&self, group: &str, topic: &str) -> BTreeMap<i32, i64> {
+        let groups = self.table.groups.read();
+        groups.get(group).and_then(|topics| topics.get(topic)).map(Progress::committed).unwrap_or_default()
+    }
+
+    /// Topics on which the group has committed something, in order of their names.
+    pub(crate) fn topics_of(&self, group: &str) -> Vec<String> {
+        let groups = self.table.groups.read();
+        let topics = groups.get(group).into_iter().flatten();
+        let mut topics: Vec<_> =
+            topics.filter(|(_, progress)| progress.has_committed()).map(|(topic, _)| topic.clone()).collect();
+        topics.sort_unstable();
+        topics
+    }
+
+    /// Groups that have committed something on the topic, in order of their names.
+    pub(crate) fn groups_of(&self, topic: &str) -> Vec<String> {
+        let groups = self.table.groups.read();
+        let consumes =
+            |topics: &HashMap<String, Progress>| topics.get(topic).is_some_and(Progress::has_committed);
+        // `group@broadcast` is bookkeeping (3.9), not a group.
+        let mut groups: Vec<_> = groups
+            .iter()
+            .filter(|(group, topics)| !group.contains('@') && consumes(topics))
+            .map(|(group, _)| group.clone())
+            .collect();
+        groups.sort_unstable();
+        groups
+    }
+
+    /// Gives `to` the committed offsets of `from` on one topic, or without `topic` on all.
+    pub(crate) fn clone_group(&self, from: &str, to: &str, topic: Option<&str>) {
+        let topics = topic.map_or_else(|| self.topics_of(from), |topic| vec![topic.to_owned()]);
+        for topic in topics {
+            for (queue_id, offset) in self.offsets_of(from, &topic) {
+                self.set_committed(to, &topic, queue_id, offset);
+            }
+        }
+    }
+
+    /// Forgets everything about a topic: a topic of the same name begins without progress.
+    pub(crate) fn remove_topic(&self, topic: &str) -> Revision {
+        self.table.groups.write().retain(|_, topics| {
+            if let Some(progress) = topics.remove(topic) {
+                self.table.forget_resets(&progress);
+            }
+            !topics.is_empty()
+        });
+        self.removed()
+    }
+
+    /// Forgets everything about a group.
+    pub(crate) fn remove_group(&self, group: &str) -> Revision {
+        for progress in self.table.groups.write().remove(group).into_iter().flat_map(HashMap::into_values) {
+            self.table.forget_resets(&progress);
+        }
+        self.removed()
+    }
+
+    fn removed(&self) -> Revision {
+        self.table.data_version.lock().next();
+        self.file.changed()
+    }
+
+    /// Puts a change on the disk now. Only for threads that may block.
+    pub(crate) fn save_now(&self, revision: Revision) -> Result<(), SaveError> {
+        self.file.save_now(revision)
+    }
+
+    /// Everything that is committed: the file's content.
+    pub(crate) fn snapshot(&self) -> ConsumerOffsetSerializeWrapper {
+        self.table.snapshot()
+    }
+
+    /// Saves what is not saved yet and ends the saving.
+    pub(crate) fn stop(&self) {
+        self.file.stop();
+    }
+}
+
+impl Version {
+    fn count(&mut self) {
+        self.commits += 1;
+        if self.commits >= self.step {
+            self.next();
+        }
+    }
+
+    fn next(&mut self) {
+        self.commits = 0;
+        self.data_version.next_version(0, Timestamp::now().as_millisecond());
+    }
+}
+
+impl Progress {
+    fn committed(&self) -> BTreeMap<i32, i64> {
+        let queues = self.queues.lock();
+        queues.iter().filter_map(|(queue_id, queue)| Some((*queue_id, queue.committed?))).collect()
+    }
+
+    fn has_committed(&self) -> bool {
+        self.queues.lock().values().any(|queue| queue.committed.is_some())
+    }
+}
+
+impl Table {
+    fn get(&self, group: &str, topic: &str, queue_id: i32) -> Option<QueueProgress> {
+        let groups = self.groups.read();
+        let queues = groups.get(group)?.get(topic)?.queues.lock();
+        queues.get(&queue_id).copied()
+    }
+
+    fn change(&self, group: &str, topic: &str, queue_id: i32, change: impl FnOnce(&mut QueueProgress)) {
+        {
+            let groups = self.groups.read();
+            if let Some(progress) = groups.get(group).and_then(|topics| topics.get(topic)) {
+                return change(progress.queues.lock().entry(queue_id).or_default());
+            }
+        }
+        let mut groups = self.groups.write();
+        let topics = groups.entry(group.to_owned()).or_default();
+        let progress = topics.entry(topic.to_owned()).or_default();
+        change(progress.queues.get_mut().entry(queue_id).or_default());
+    }
+
+    /// Counts down for progress that was removed.
+    fn forget_resets(&self, progress: &Progress) {
+        let pending = progress.queues.lock().values().filter(|queue| queue.reset.is_some()).count();
+        self.pending_resets.fetch_sub(pending, Ordering::Release);
+    }
+
+    fn snapshot(&self) -> ConsumerOffsetSerializeWrapper {
+        let data_version = self.data_version.lock().data_version;
+        let groups = self.groups.read();
+        let progresses = groups.iter().flat_map(|(group, topics)| {
+            topics.iter().map(move |(topic, progress)| (format!("{topic}@{group}"), progress.committed()))
+        });
+        let offset_table = progresses.filter(|(_, offsets)| !offsets.is_empty()).collect();
+        ConsumerOffsetSerializeWrapper::new(data_version, offset_table)
+    }
+}

@@ -1,4 +1,0 @@
-//! (to be written)
-
-#[derive(Default)]
-pub(crate) struct TopicTable;
