@@ -17,11 +17,13 @@ pub(crate) struct Refusal {
     pub(crate) remark: String,
     /// Whether the answer carries an (empty) field map: clients can tell (`docs/spec/01-remoting.md` 1.2).
     pub(crate) field_map: bool,
+    /// Keeps [`with_field_map`](Self::with_field_map) from adding one.
+    bare: bool,
 }
 
 impl Refusal {
     pub(crate) fn new(code: i32, remark: impl Into<String>) -> Self {
-        Self { code, remark: remark.into(), field_map: false }
+        Self { code, remark: remark.into(), field_map: false, bare: false }
     }
 
     /// SYSTEM_ERROR, for everything that has no code of its own.
@@ -31,8 +33,13 @@ impl Refusal {
 
     /// The same with an empty field map.
     pub(crate) fn with_field_map(mut self) -> Self {
-        self.field_map = true;
+        self.field_map = !self.bare;
         self
+    }
+
+    /// The same, for a request that failed before its handler had an answer to fill in: no field map at all.
+    pub(crate) fn without_fields(self) -> Self {
+        Self { bare: true, ..self }
     }
 
     pub(crate) fn into_command(self) -> RemotingCommand {

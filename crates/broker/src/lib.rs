@@ -26,6 +26,7 @@ mod admin;
 mod answer;
 mod broker;
 mod client;
+mod clock;
 pub mod config;
 mod config_file;
 mod groups;
@@ -40,4 +41,4 @@ mod service;
 mod stats;
 mod topics;
 
-pub use broker::{Broker, StartError};
+pub use broker::{RunningBroker, StartError};

@@ -1,1 +1,394 @@
-//! (to be written)
+//! The send path: what producers send becomes records of the log (`docs/spec/03-broker.md` 2).
+//!
+//! Sends are not stored one by one. While the frames of one socket read are handled, each send is checked, its record
+//! encoded into the [`SendRound`]'s batch, and its answer held back; [`SendRound::finish`] then appends the whole batch
+//! under one lock and writes all answers. Any other request on the connection, and the end of the read, finish the
+//! round first, so that answers keep the order of the requests.
+
+mod answer;
+mod batch;
+mod check;
+mod properties;
+mod retry;
+mod send_back;
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferromq_protocol::code::response;
+use ferromq_protocol::header::{FieldValue, Request};
+use ferromq_protocol::message::{RecordFields, sysflag};
+use ferromq_protocol::names;
+use ferromq_protocol::send::SendHeader;
+use ferromq_remoting::Connection;
+use ferromq_store::{AppendBatch, ConsumeQueue, FlushDiskType};
+
+use crate::answer::Refusal;
+use crate::broker::Broker;
+use crate::config::{BrokerConfig, BrokerRole};
+use crate::stats::TopicPutStats;
+use answer::Stored;
+pub(crate) use answer::refuse_append;
+pub(crate) use check::TopicLookup;
+pub(crate) use properties::BrokerProperties;
+pub(crate) use send_back::route;
+
+/// MESSAGE_ILLEGAL with a sentence.
+pub(crate) fn illegal(remark: impl Into<String>) -> Refusal {
+    Refusal::new(response::MESSAGE_ILLEGAL, remark)
+}
+
+/// The remark that the reference gives for everything that is wrong with a message's sizes (2.9).
+fn too_large(config: &BrokerConfig) -> Refusal {
+    illegal(format!(
+        "the message is illegal, maybe msg body or properties length not matched. msg body length limit {}B, msg \
+         properties length limit 32KB.",
+        config.max_message_size
+    ))
+}
+
+/// Sends of one connection between two writes to it.
+pub(crate) struct SendRound {
+    batch: AppendBatch,
+    pending: Vec<Pending>,
+    /// The unique ids of the pending sends, back to back.
+    unique_ids: Vec<u8>,
+    /// Message ids of the answer that is being written.
+    message_ids: String,
+    /// Properties as a client wrote them.
+    client_properties: Vec<u8>,
+    /// Properties as they are stored.
+    properties: Vec<u8>,
+    /// One entry for each topic that is written to.
+    counts: Vec<TopicCount>,
+    settings: Option<Settings>,
+}
+
+/// What a round stored in one topic.
+struct TopicCount {
+    /// Any queue of it, for its name.
+    queue: Arc<ConsumeQueue>,
+    stats: TopicPutStats,
+    puts: u64,
+    messages: u64,
+    bytes: u64,
+}
+
+/// What holds for all sends of a round.
+struct Settings {
+    config: Arc<BrokerConfig>,
+    own_properties: Arc<[u8]>,
+}
+
+/// A send whose record is in the batch.
+struct Pending {
+    /// Position of its topic in the round's counts.
+    count: usize,
+    opaque: i32,
+    oneway: bool,
+    /// What the answer says, whatever became of the message.
+    queue_id: i32,
+    /// Position of its first record in the batch.
+    first: usize,
+    records: usize,
+    unique_id: Range<usize>,
+    /// Whether the answer waits for what the flush mode demands.
+    wait: bool,
+}
+
+/// Where a message goes once retries and delays have had their say.
+struct Target<'a> {
+    topic: Cow<'a, str>,
+    queue_id: i32,
+}
+
+impl SendRound {
+    pub(crate) fn new(broker: &Broker) -> Self {
+        Self {
+            batch: broker.store.new_batch(),
+            pending: Vec::new(),
+            unique_ids: Vec::new(),
+            message_ids: String::new(),
+            client_properties: Vec::new(),
+            properties: Vec::new(),
+            counts: Vec::new(),
+            settings: None,
+        }
+    }
+
+    /// Takes in one send. Its answer comes with [`finish`](Self::finish), unless it is refused at once.
+    pub(crate) fn send(
+        &mut self,
+        broker: &Arc<Broker>,
+        topics: &mut TopicLookup,
+        connection: &Arc<Connection>,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        if self.settings.is_none() {
+            let config = broker.config();
+            let own_properties = broker.properties.own();
+            self.settings = Some(Settings { config, own_properties });
+        }
+        if let Err(refusal) = self.prepare(broker, topics, connection, request) {
+            self.finish(broker, connection, out);
+            if !request.is_oneway() {
+                answer::write_refusal(out, connection.encoding(), &broker.config(), request.opaque, &refusal);
+            }
+        }
+    }
+
+    fn settings(&self) -> &Settings {
+        self.settings.as_ref().expect("a round has settings from its first send on")
+    }
+
+    fn prepare(
+        &mut self,
+        broker: &Arc<Broker>,
+        topics: &mut TopicLookup,
+        connection: &Arc<Connection>,
+        request: &Request<'_>,
+    ) -> Result<(), Refusal> {
+        let header = SendHeader::parse(request)?;
+        if request.body.is_empty() {
+            return Err(Refusal::system_error("a message needs a body, this one has none"));
+        }
+        let config = self.settings().config.clone();
+        let checked = || -> Result<(), Refusal> {
+            if config.broker_role == BrokerRole::Slave {
+                let remark = "[REJECTREQUEST]system busy, start flow control for a while";
+                return Err(Refusal::new(response::SYSTEM_BUSY, remark));
+            }
+            check::accepts_sends_now(&config)
+        };
+        checked().map_err(Refusal::with_field_map)?;
+        let taken = if header.batch {
+            self.take_batch(broker, topics, connection, request, &header, &config)
+        } else {
+            self.take_message(broker, topics, connection, request, &header, &config)
+        };
+        taken.map_err(Refusal::with_field_map)
+    }
+
+    fn take_message(
+        &mut self,
+        broker: &Arc<Broker>,
+        topics: &mut TopicLookup,
+        connection: &Arc<Connection>,
+        request: &Request<'_>,
+        header: &SendHeader<'_>,
+        config: &BrokerConfig,
+    ) -> Result<(), Refusal> {
+        let topic = topics.checked(broker, config, connection, header)?;
+        let queue_id = check::choose_queue(header.queue_id, &topic)?;
+        self.read_properties(header.properties.as_ref())?;
+        self.properties.clear();
+        let mut directives = properties::take_in(&self.client_properties, &mut self.properties)?;
+        if directives.unique_id.is_empty() {
+            directives.unique_id = broker.properties.append_unique_id(&mut self.properties);
+        }
+
+        let mut target = Target { topic: Cow::Borrowed(&*header.topic), queue_id };
+        if let Some(group) = header.topic.strip_prefix(names::RETRY_PREFIX)
+            && let Some(dead_letter) = retry::dead_letter_target(broker, group, header, request.version)?
+        {
+            target = dead_letter;
+            self.replace_properties(&[("DELAY", "-1")], &mut directives);
+        }
+        let mut sys_flag = header.sys_flag;
+        if check::is_multi_tag(&topic) {
+            sys_flag |= sysflag::MULTI_TAGS;
+        }
+        if check::is_compacted(&topic) && !directives.has_keys {
+            return Err(illegal("Required message key is missing"));
+        }
+        let transaction = sys_flag & sysflag::TRANSACTION_MASK;
+        if directives.transactional && !(header.reconsume_times > 0 && directives.delay_level > 0) {
+            return Err(Refusal::new(
+                response::NO_PERMISSION,
+                format!("the broker[{}] sending transaction message is forbidden", config.broker_ip1),
+            ));
+        }
+        if directives.inner_batch || sys_flag & sysflag::INNER_BATCH != 0 {
+            return Err(too_large(config));
+        }
+        if request.body.len() > config.max_message_size as usize {
+            return Err(too_large(config));
+        }
+        if transaction == sysflag::TRANSACTION_NONE || transaction == sysflag::TRANSACTION_COMMIT {
+            if directives.timer {
+                let remark = "accurate timer message is not enabled, timerWheelEnable is false";
+                return Err(Refusal::system_error(remark));
+            }
+            if directives.delay_level > 0 {
+                self.delay(broker, &mut target, &mut directives);
+            }
+        }
+        self.properties.extend_from_slice(&self.settings().own_properties.clone());
+
+        let queue = if *target.topic == *header.topic {
+            topics.queue(broker, target.queue_id)
+        } else {
+            broker.store.queue(&target.topic, target.queue_id)
+        };
+        let record = RecordFields {
+            topic: &target.topic,
+            queue_id: target.queue_id,
+            flag: header.flag,
+            sys_flag,
+            born_timestamp: header.born_timestamp,
+            born_host: connection.peer(),
+            store_host: broker.store_host(),
+            reconsume_times: header.reconsume_times,
+            prepared_transaction_offset: 0,
+            body: request.body,
+            properties: &self.properties,
+        };
+        let first = self.batch.len();
+        self.batch.push(&queue, &record).map_err(|error| answer::refuse_push(&error, config))?;
+        let unique_id = self.remember_unique_id(directives.unique_id);
+        let count = self.count_for(broker, &queue);
+        self.pending.push(Pending {
+            count,
+            opaque: request.opaque,
+            oneway: request.is_oneway(),
+            queue_id,
+            first,
+            records: 1,
+            unique_id,
+            wait: !directives.no_wait,
+        });
+        Ok(())
+    }
+
+    /// Sends a message with a delay level to the queue of that level (6.2).
+    fn delay(&mut self, broker: &Broker, target: &mut Target<'_>, directives: &mut properties::Directives) {
+        let level = directives.delay_level.min(broker.schedule.level_max());
+        let real_queue = target.queue_id.to_string();
+        let real_topic = std::mem::replace(&mut target.topic, Cow::Borrowed(names::SCHEDULE_TOPIC));
+        target.queue_id = level - 1;
+        let level = level.to_string();
+        self.replace_properties(
+            &[
+                ("DELAY", &level),
+                ("REAL_TOPIC", &real_topic),
+                ("REAL_QID", &real_queue),
+                // A level wins over a time (02-store 14.1): an empty value only takes the old one out.
+                ("TIMER_DELIVER_MS", ""),
+                ("TIMER_DELAY_SEC", ""),
+                ("TIMER_DELAY_MS", ""),
+            ],
+            directives,
+        );
+    }
+
+    fn replace_properties(&mut self, set: &[(&str, &str)], directives: &mut properties::Directives) {
+        self.properties = properties::replaced(&self.properties, set);
+        directives.unique_id = properties::unique_id(&self.properties);
+    }
+
+    fn read_properties(&mut self, value: Option<&FieldValue<'_>>) -> Result<(), Refusal> {
+        self.client_properties.clear();
+        if let Some(value) = value {
+            value.append_to(&mut self.client_properties)?;
+        }
+        Ok(())
+    }
+
+    fn remember_unique_id(&mut self, in_properties: Range<usize>) -> Range<usize> {
+        let start = self.unique_ids.len();
+        self.unique_ids.extend_from_slice(&self.properties[in_properties]);
+        start..self.unique_ids.len()
+    }
+
+    /// Where the round counts what it stores in the topic of this queue.
+    fn count_for(&mut self, broker: &Broker, queue: &Arc<ConsumeQueue>) -> usize {
+        let known = self.counts.iter().rposition(|count| count.queue.topic() == queue.topic());
+        known.unwrap_or_else(|| {
+            let (queue, stats) = (queue.clone(), broker.stats.topic_put(queue.topic()));
+            self.counts.push(TopicCount { queue, stats, puts: 0, messages: 0, bytes: 0 });
+            self.counts.len() - 1
+        })
+    }
+
+    /// Stores what was taken in and writes the answers.
+    pub(crate) fn finish(&mut self, broker: &Arc<Broker>, connection: &Arc<Connection>, out: &mut Vec<u8>) {
+        let Some(settings) = self.settings.take() else { return };
+        if self.pending.is_empty() {
+            return;
+        }
+        let appended = broker.store.append(&mut self.batch);
+        let outcomes = self.batch.outcomes();
+        let sync_flush = broker.store.options().flush_disk_type == FlushDiskType::SyncFlush;
+        let mut parked: Vec<Stored<'static>> = Vec::new();
+        let mut last_end = 0;
+        for pending in &self.pending {
+            let records = outcomes.get(pending.first..pending.first + pending.records);
+            let Some(records) = records else {
+                if let (Err(error), false) = (&appended, pending.oneway) {
+                    let refusal = refuse_append(broker, error).with_field_map();
+                    answer::write_refusal(out, connection.encoding(), &settings.config, pending.opaque, &refusal);
+                }
+                continue;
+            };
+            let count = &mut self.counts[pending.count];
+            count.puts += 1;
+            count.messages += records.len() as u64;
+            count.bytes += records.iter().map(|record| u64::from(record.size)).sum::<u64>();
+            if pending.oneway {
+                continue;
+            }
+            let stored = Stored {
+                opaque: pending.opaque,
+                queue_id: pending.queue_id,
+                queue_offset: records[0].queue_offset,
+                unique_id: Cow::Borrowed(std::str::from_utf8(&self.unique_ids[pending.unique_id.clone()]).unwrap_or("")),
+                records: Cow::Borrowed(records),
+            };
+            if sync_flush && pending.wait {
+                last_end = records[records.len() - 1].end();
+                parked.push(stored.into_owned());
+            } else {
+                let ids = &mut self.message_ids;
+                stored.write(out, ids, connection.encoding(), broker, &settings.config, response::SUCCESS);
+            }
+        }
+        if !parked.is_empty() {
+            answer_when_flushed(broker.clone(), connection.clone(), settings.config, parked, last_end);
+        }
+        for count in self.counts.drain(..).filter(|count| count.puts > 0) {
+            count.stats.add_many(count.puts, count.messages, count.bytes);
+        }
+        self.pending.clear();
+        self.unique_ids.clear();
+        self.batch.clear();
+    }
+}
+
+/// Answers stored sends once the log is on the disk up to `end`, or says that this took too long.
+fn answer_when_flushed(
+    broker: Arc<Broker>,
+    connection: Arc<Connection>,
+    config: Arc<BrokerConfig>,
+    parked: Vec<Stored<'static>>,
+    end: u64,
+) {
+    tokio::spawn(async move {
+        let timeout = Duration::from_millis(config.sync_flush_timeout.max(0) as u64);
+        let flushed = tokio::time::timeout(timeout, broker.store.flushed().wait(end)).await;
+        let reached = broker.store.flushed().get();
+        let mut ids = String::new();
+        connection.send_with(|out| {
+            for stored in &parked {
+                let code = if flushed.is_ok() || stored.end() <= reached {
+                    response::SUCCESS
+                } else {
+                    response::FLUSH_DISK_TIMEOUT
+                };
+                stored.write(out, &mut ids, connection.encoding(), &broker, &config, code);
+            }
+        });
+    });
+}
