@@ -26,6 +26,18 @@
 //!
 //! This crate must not know what brokers do with messages.
 
+/// Logs a warning that strangers can cause as often as they like, a few times in ten seconds.
+macro_rules! warn_now_and_then {
+    ($($event:tt)*) => {{
+        static LIMIT: std::sync::LazyLock<ferromq_remoting::RateLimit> = std::sync::LazyLock::new(|| {
+            ferromq_remoting::RateLimit::new(20, std::time::Duration::from_secs(10))
+        });
+        if let Some(suppressed) = LIMIT.allow() {
+            tracing::warn!(suppressed, $($event)*);
+        }
+    }};
+}
+
 mod config;
 mod file;
 mod handlers;

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use ferromq_protocol::java_properties::Property;
 use parking_lot::Mutex;
+use thiserror::Error;
 
-use crate::config::NamesrvConfig;
+use crate::config::{NamesrvConfig, SetError};
 use crate::file;
 
 /// What no client may change, whatever the black list of the configuration says.
@@ -18,6 +19,32 @@ const FORBIDDEN_KEYS: [&str; 4] = ["configBlackList", "configStorePath", "kvConf
 /// Parts of names, in small letters, of settings that say where files lie or what is run. The configuration file may
 /// hold such entries of other programs; they are not for clients either.
 const FORBIDDEN_PARTS: [&str; 7] = ["path", "home", "file", "dir", "class", "command", "script"];
+
+/// What is read only at the start.
+const START_ONLY_KEYS: [&str; 4] =
+    ["bindAddress", "listenPort", "serverChannelMaxIdleTimeSeconds", "unRegisterBrokerQueueCapacity"];
+
+/// Why settings are not changed.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub(crate) enum ChangeError {
+    /// It is not for clients.
+    #[error("Can not update config in black list.")]
+    Forbidden,
+    /// The value would have no effect before the next start.
+    #[error("{key} can't be changed while the name server runs, only in its configuration file")]
+    StartOnly {
+        /// The setting.
+        key: String,
+    },
+    /// The value is not what it should be.
+    #[error("{key}: {error}")]
+    Malformed {
+        /// The setting.
+        key: String,
+        /// What is wrong.
+        error: SetError,
+    },
+}
 
 /// The settings, read at each use.
 pub(crate) struct LiveConfig {
@@ -45,23 +72,31 @@ impl LiveConfig {
         self.current.load()
     }
 
-    /// Whether clients must not change this setting.
-    pub(crate) fn is_forbidden(&self, key: &str) -> bool {
+    fn is_forbidden(&self, key: &str) -> bool {
         let small = key.to_ascii_lowercase();
         self.black_list.contains(key) || FORBIDDEN_PARTS.iter().any(|part| small.contains(part))
     }
 
-    /// Changes settings. A value that is not what it should be leaves its setting as it is, as in RocketMQ.
-    pub(crate) fn change(&self, properties: &[Property]) {
+    /// Changes settings for a client: all of them or none. Unknown ones are ignored, as in RocketMQ.
+    pub(crate) fn change(&self, properties: &[Property]) -> Result<(), ChangeError> {
+        if properties.iter().any(|property| self.is_forbidden(&property.key)) {
+            return Err(ChangeError::Forbidden);
+        }
         let _changing = self.changing.lock();
-        let mut config = NamesrvConfig::clone(&self.current.load());
+        let current = self.current.load();
+        let mut config = NamesrvConfig::clone(&current);
         for Property { key, value, .. } in properties {
-            match config.change(key, value) {
-                Ok(()) => tracing::info!(key, value, "setting changed by a client"),
-                Err(error) => tracing::warn!(key, %error, "setting not changed"),
-            }
+            config.change(key, value).map_err(|error| ChangeError::Malformed { key: key.clone(), error })?;
+        }
+        let (before, after) = (current.items(), config.items());
+        if let Some(key) = START_ONLY_KEYS.into_iter().find(|key| before.get(key) != after.get(key)) {
+            return Err(ChangeError::StartOnly { key: key.to_owned() });
+        }
+        for (key, value) in after.iter().filter(|(key, value)| before.get(*key) != Some(value)) {
+            tracing::info!(key, value, "setting changed by a client");
         }
         self.current.store(Arc::new(config));
+        Ok(())
     }
 
     /// Writes all settings to their file. Blocks.
@@ -97,11 +132,27 @@ mod tests {
         }
     }
 
+    fn property(key: &str, value: &str) -> Property {
+        Property { key: key.to_owned(), value: value.to_owned(), line: 1 }
+    }
+
     #[test]
-    fn a_malformed_value_changes_nothing_else() {
+    fn all_is_changed_or_nothing() {
         let config = LiveConfig::new(NamesrvConfig::default());
-        let property = |key: &str, value: &str| Property { key: key.into(), value: value.into(), line: 1 };
-        config.change(&[property("defaultThreadPoolNums", "abc"), property("orderMessageEnable", "true")]);
+        let change = |key: &str, value: &str| {
+            let changed = config.change(&[property("orderMessageEnable", "true"), property(key, value)]);
+            changed.map_err(|error| error.to_string())
+        };
+        let malformed = "defaultThreadPoolNums: `abc` is not a 32-bit number";
+        assert_eq!(change("defaultThreadPoolNums", "abc"), Err(malformed.to_owned()));
+        let start_only =
+            "listenPort can't be changed while the name server runs, only in its configuration file";
+        assert_eq!(change("listenPort", "1"), Err(start_only.to_owned()));
+        assert_eq!(change("kvConfigPath", "/x"), Err("Can not update config in black list.".to_owned()));
+        assert_eq!(**config.load(), NamesrvConfig::default());
+
+        assert_eq!(change("listenPort", "9876"), Ok(()));
+        assert_eq!(change("noSuchKey", "1"), Ok(()));
         let expected = NamesrvConfig { order_message_enable: true, ..NamesrvConfig::default() };
         assert_eq!(**config.load(), expected);
     }
@@ -112,11 +163,7 @@ mod tests {
         let path = folder.path().join("namesrv.conf").to_string_lossy().into_owned();
         let config =
             LiveConfig::new(NamesrvConfig { config_store_path: path.clone(), ..NamesrvConfig::default() });
-        config.change(&[Property {
-            key: "productEnvName".into(),
-            value: "x\nkvConfigPath=/evil".into(),
-            line: 1,
-        }]);
+        config.change(&[property("productEnvName", "x\nkvConfigPath=/evil")]).unwrap();
         config.save().unwrap();
         let mut again = NamesrvConfig::default();
         for Property { key, value, .. } in

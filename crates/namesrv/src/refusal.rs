@@ -11,6 +11,7 @@ use ferromq_protocol::json::JsonError;
 use thiserror::Error;
 
 use crate::kv::TooLarge;
+use crate::live_config::ChangeError;
 use crate::routes::RegistrationRefused;
 
 /// A request that gets another answer than SUCCESS. The texts are the remarks.
@@ -51,8 +52,8 @@ pub(crate) enum Refusal {
     NoNamespace { namespace: Option<String> },
     #[error(transparent)]
     KvTooLarge(#[from] TooLarge),
-    #[error("Can not update config in black list.")]
-    BlackListed,
+    #[error(transparent)]
+    Change(#[from] ChangeError),
     #[error("can't write {what}: {source}")]
     NotSaved { what: &'static str, source: io::Error },
     #[error("the answer of {bytes} bytes is too long for a frame")]
@@ -72,7 +73,7 @@ impl Refusal {
             Self::UnknownCode(_) => response::REQUEST_CODE_NOT_SUPPORTED,
             Self::NoRoute { .. } => response::TOPIC_NOT_EXIST,
             Self::NoConfigItem { .. } | Self::NoNamespace { .. } => response::QUERY_NOT_FOUND,
-            Self::BlackListed => response::NO_PERMISSION,
+            Self::Change(ChangeError::Forbidden) => response::NO_PERMISSION,
             Self::GoAway => response::GO_AWAY,
             _ => response::SYSTEM_ERROR,
         }

@@ -12,6 +12,7 @@ use ferromq_remoting::{Connection, Service};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::handlers::{self, Outcome, RouteRequest};
+use crate::live_config::ChangeError;
 use crate::refusal::Refusal;
 use crate::routes::BrokerAddrInfo;
 use crate::state::{Saving, State};
@@ -52,7 +53,12 @@ impl Service for NamesrvService {
         let answer = match self.handle(registered, connection, request) {
             Ok(Outcome::Answer(answer)) => answer,
             Ok(Outcome::AfterSaving(saving)) => return self.answer_after(saving, connection, request),
-            Err(refusal) => refusal.answer(),
+            Err(refusal) => {
+                if matches!(refusal, Refusal::Change(ChangeError::Forbidden)) {
+                    warn_now_and_then!(peer = %connection.peer(), "a client asked for a change that is not for clients");
+                }
+                refusal.answer()
+            }
         };
         if !request.is_oneway() {
             let mut answer = checked(answer);

@@ -8,7 +8,7 @@ use ferromq_protocol::command::RemotingCommand;
 use ferromq_remoting::Client;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::routes::{MinBrokerIdNotice, Unregistration};
 use crate::state::State;
@@ -32,12 +32,9 @@ pub(crate) async fn remove_brokers(state: Arc<State>, mut removals: mpsc::Receiv
 
 /// Looks for silent brokers again and again.
 pub(crate) async fn expire_brokers(state: Arc<State>) {
-    let period = state.config.load().scan_not_active_broker_interval.get();
-    let period = Duration::from_millis(period.into());
-    let mut ticks = interval_at(Instant::now() + period, period);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        let period_ms = state.config.load().scan_not_active_broker_interval.get();
+        sleep(Duration::from_millis(period_ms.into())).await;
         let expired = state.routes.read().expire(state.now_ms());
         for unregistration in expired {
             if let Err(refusal) = state.remove(unregistration) {

@@ -6,7 +6,7 @@ use ferromq_protocol::body::{
     DataVersion, RegisterBrokerBody, RegistrationError, TopicConfigAndMappingSerializeWrapper,
     TopicConfigSerializeWrapper,
 };
-use ferromq_protocol::command::RemotingCommand;
+use ferromq_protocol::command::{FieldError, RemotingCommand};
 use ferromq_protocol::{json, version};
 
 use super::lookups::ZONE_NAME;
@@ -40,7 +40,7 @@ pub(super) fn register(
     let broker_id = command.number("brokerId")?;
 
     let mut answer = RemotingCommand::success().with_field_map();
-    if let (Some(broker), Some(broker_name)) = (broker_addr(command), command.field("brokerName")) {
+    if let (Ok(broker), Some(broker_name)) = (broker_addr(command), command.field("brokerName")) {
         if !registered.contains(&broker) && registered.len() < REGISTERED_MAX {
             registered.push(broker.clone());
         }
@@ -71,7 +71,7 @@ pub(super) fn register(
             state.notify(notice);
         }
     } else {
-        tracing::warn!("registration without the names or the address of the broker is ignored");
+        warn_now_and_then!("registration without the names or the address of the broker is ignored");
     }
     if state.config.load().return_order_topic_config_to_broker
         && let Some(table) = state.kv.list(ORDER_TOPIC_CONFIG)
@@ -105,7 +105,7 @@ fn decode(command: &RemotingCommand) -> Result<Topics, RegistrationError> {
 }
 
 pub(super) fn unregister(state: &State, command: &RemotingCommand) -> Result<RemotingCommand, Refusal> {
-    if let (Some(broker), Some(broker_name)) = (broker_addr(command), command.field("brokerName")) {
+    if let (Ok(broker), Some(broker_name)) = (broker_addr(command), command.field("brokerName")) {
         state.remove(Unregistration {
             broker,
             broker_name: broker_name.to_owned(),
@@ -116,11 +116,9 @@ pub(super) fn unregister(state: &State, command: &RemotingCommand) -> Result<Rem
     Ok(RemotingCommand::success())
 }
 
-pub(super) fn heartbeat(state: &State, command: &RemotingCommand) -> RemotingCommand {
-    if let Some(broker) = broker_addr(command) {
-        state.routes.read().heartbeat(&broker, state.now_ms());
-    }
-    RemotingCommand::success()
+pub(super) fn heartbeat(state: &State, command: &RemotingCommand) -> Result<RemotingCommand, Refusal> {
+    state.routes.read().heartbeat(&broker_addr(command)?, state.now_ms());
+    Ok(RemotingCommand::success())
 }
 
 pub(super) fn query_data_version(
@@ -129,11 +127,12 @@ pub(super) fn query_data_version(
 ) -> Result<RemotingCommand, Refusal> {
     let asked: Option<DataVersion> =
         if command.body.is_empty() { None } else { Some(json::from_slice(&command.body)?) };
-    let known = broker_addr(command).and_then(|broker| {
+    let broker = broker_addr(command)?;
+    let known = {
         let routes = state.routes.read();
         routes.heartbeat(&broker, state.now_ms());
         routes.data_version(&broker)
-    });
+    };
     let changed = known.is_none() || known != asked;
     let answer = RemotingCommand::success().with("changed", changed);
     Ok(match known {
@@ -142,9 +141,9 @@ pub(super) fn query_data_version(
     })
 }
 
-fn broker_addr(command: &RemotingCommand) -> Option<BrokerAddrInfo> {
-    Some(BrokerAddrInfo {
-        cluster_name: command.field("clusterName")?.to_owned(),
-        broker_addr: command.field("brokerAddr")?.to_owned(),
+fn broker_addr(command: &RemotingCommand) -> Result<BrokerAddrInfo, FieldError> {
+    Ok(BrokerAddrInfo {
+        cluster_name: command.text("clusterName")?.to_owned(),
+        broker_addr: command.text("brokerAddr")?.to_owned(),
     })
 }

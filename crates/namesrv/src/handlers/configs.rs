@@ -47,11 +47,6 @@ pub(super) fn update_config(state: &State, command: &RemotingCommand) -> Result<
     if command.body.is_empty() {
         return Ok(Outcome::Answer(RemotingCommand::success()));
     }
-    let properties = java_properties::parse(&command.body)?;
-    if let Some(forbidden) = properties.iter().find(|property| state.config.is_forbidden(&property.key)) {
-        tracing::warn!(key = forbidden.key, "a client tried to change a setting that is not for clients");
-        return Err(Refusal::BlackListed);
-    }
-    state.config.change(&properties);
+    state.config.change(&java_properties::parse(&command.body)?)?;
     Ok(Outcome::AfterSaving(Saving::Config))
 }

@@ -37,7 +37,7 @@ pub(crate) fn handle(
     let answer = match command.code {
         request::REGISTER_BROKER => brokers::register(state, command, link, registered)?,
         request::UNREGISTER_BROKER => brokers::unregister(state, command)?,
-        request::BROKER_HEARTBEAT => brokers::heartbeat(state, command),
+        request::BROKER_HEARTBEAT => brokers::heartbeat(state, command)?,
         request::QUERY_DATA_VERSION => brokers::query_data_version(state, command)?,
 
         request::GET_BROKER_CLUSTER_INFO => lookups::cluster_info(state),

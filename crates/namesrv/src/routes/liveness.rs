@@ -50,3 +50,49 @@ impl Tables {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Registration;
+    use super::super::sample::{FakeLink, broker, registration};
+    use super::*;
+
+    #[test]
+    fn silent_brokers_expire_after_the_time_that_they_named() {
+        let mut tables = Tables::default();
+        let link = FakeLink::new();
+        let impatient = registration("a", 0, "a0", &["T", "U"]);
+        tables
+            .take(Registration { heartbeat_timeout_ms: Some(3000), link: link.clone(), ..impatient })
+            .unwrap();
+        tables.take(registration("b", 0, "b0", &["T", "U"])).unwrap();
+
+        assert_eq!(tables.expire(3000), []);
+        tables.heartbeat(&broker("a0"), 2000);
+        tables.heartbeat(&broker("unknown"), 2000);
+        assert_eq!(tables.expire(5000), []);
+        assert!(!link.is_closed());
+
+        let expired = tables.expire(5001);
+        assert!(link.is_closed());
+        assert_eq!(expired.len(), 1);
+        assert_eq!((expired[0].broker_name.as_str(), expired[0].broker_id), ("a", Some(0)));
+        tables.unregister(&expired, false);
+        assert_eq!(tables.expire(120_000), []);
+        assert_eq!(tables.expire(120_001).len(), 1);
+    }
+
+    #[test]
+    fn a_broker_that_lost_its_id_is_forgotten_when_it_expires() {
+        let mut tables = Tables::default();
+        tables.take(registration("b", 0, "old", &["T", "U"])).unwrap();
+        tables.take(registration("b", 0, "new", &["T", "U"])).unwrap();
+        tables.heartbeat(&broker("new"), 1000);
+        let expired = tables.expire(120_001);
+        assert_eq!(expired.len(), 1);
+        assert_eq!(expired[0].broker_id, None);
+        tables.unregister(&expired, true);
+        assert_eq!(tables.data_version(&broker("old")), None);
+        assert_eq!(tables.addrs("T"), [(0, "new".to_owned())]);
+    }
+}

@@ -11,6 +11,9 @@ mod register;
 mod topics;
 mod unregister;
 
+#[cfg(test)]
+mod sample;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -32,6 +35,14 @@ const PERM_WRITE: i32 = 2;
 const PERM_READ_WRITE: i32 = 6;
 /// How long a broker may be silent that does not say so itself, ms.
 const HEARTBEAT_TIMEOUT_MS: i64 = 120_000;
+
+/// Most topics that are known at once: ten times what one cluster has been seen with. Like the other limits it keeps a
+/// stranger from filling the memory.
+const TOPICS_MAX: usize = 1_000_000;
+/// Most names of broker sets, names of clusters, and living brokers, each.
+const BROKERS_MAX: usize = 100_000;
+/// Longest name or address, bytes. Those of RocketMQ's brokers, topics and groups stay below 300.
+const NAME_BYTES_MAX: usize = 1024;
 
 /// The connection that a broker registered over; its life is the broker's.
 pub(crate) trait Link: Debug + Send + Sync {
@@ -162,6 +173,11 @@ impl Tables {
             broker.enable_acting_master
                 && broker.broker_addrs.keys().next().is_none_or(|min| *min > MASTER_ID)
         })
+    }
+
+    /// Whether this many more topics may be added, if all of them are new.
+    fn has_room_for_topics(&self, topics: usize) -> bool {
+        self.topic_queue_table.len().max(self.topic_queue_mapping_info_table.len()) + topics <= TOPICS_MAX
     }
 
     /// Applies `change` to the queues of every topic and forgets topics that have none left.

@@ -2,7 +2,7 @@
 
 use ferromq_protocol::body::QueueData;
 
-use super::{PERM_READ_WRITE, PERM_WRITE, Tables, TopicQueues};
+use super::{NAME_BYTES_MAX, PERM_READ_WRITE, PERM_WRITE, Tables, TopicQueues};
 
 impl Tables {
     /// Adds queues of one topic. Those of an unknown broker end it: of a topic that was known, the queues before them
@@ -11,14 +11,15 @@ impl Tables {
         let known =
             queues.iter().take_while(|queue| self.broker_addr_table.contains_key(&queue.broker_name)).count();
         if known < queues.len() {
-            tracing::warn!(
+            warn_now_and_then!(
                 topic,
                 broker_name = queues[known].broker_name,
                 "topic registered on an unknown broker"
             );
         }
         let is_new = !self.topic_queue_table.contains_key(topic);
-        if queues.is_empty() || is_new && known < queues.len() {
+        let has_room = !is_new || topic.len() <= NAME_BYTES_MAX && self.has_room_for_topics(1);
+        if queues.is_empty() || is_new && known < queues.len() || !has_room {
             return;
         }
         let table: &mut TopicQueues = self.topic_queue_table.entry(topic.to_owned()).or_default();
@@ -52,5 +53,48 @@ impl Tables {
     fn change_perm(&mut self, broker_name: &str, change: impl Fn(i32) -> i32) -> usize {
         let queues = self.topic_queue_table.values_mut().filter_map(|queues| queues.get_mut(broker_name));
         queues.map(|queue| queue.perm = change(queue.perm)).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::registration;
+    use super::*;
+
+    fn queue(broker_name: &str, perm: i32) -> QueueData {
+        QueueData { broker_name: broker_name.to_owned(), perm, ..QueueData::default() }
+    }
+
+    #[test]
+    fn an_unknown_broker_ends_the_registration_of_a_topic() {
+        let mut tables = Tables::default();
+        tables.take(registration("a", 0, "a0", &["T", "U"])).unwrap();
+        tables.take(registration("b", 0, "b0", &["T", "U"])).unwrap();
+        tables.register_topic("New", vec![queue("a", 4), queue("unknown", 4)]);
+        assert_eq!(tables.route("New", false), None);
+        tables.register_topic("T", vec![queue("a", 4), queue("unknown", 4), queue("b", 4)]);
+        let perms: Vec<_> = tables.route_of("T").queue_datas.iter().map(|queue| queue.perm).collect();
+        assert_eq!(perms, [4, 6]);
+        tables.register_topic("New", vec![queue("b", 4)]);
+        assert_eq!(tables.perm("New"), 4);
+        tables.register_topic("Empty", Vec::new());
+        assert!(!tables.all_topics().topic_list.contains(&"Empty".to_owned()));
+    }
+
+    #[test]
+    fn a_topic_is_deleted_in_one_cluster_or_in_all() {
+        let mut tables = Tables::default();
+        tables.take(registration("a", 0, "a0", &["T", "U"])).unwrap();
+        let mut other = registration("b", 0, "b0", &["T", "U"]);
+        other.broker.cluster_name = "Other".to_owned();
+        tables.take(other).unwrap();
+        tables.delete_topic("T", Some("unknown"));
+        assert_eq!(tables.route_of("T").queue_datas.len(), 2);
+        tables.delete_topic("T", Some("C"));
+        assert_eq!(tables.route_of("T").queue_datas[0].broker_name, "b");
+        tables.delete_topic("T", Some("Other"));
+        assert_eq!(tables.route("T", false), None);
+        tables.delete_topic("U", None);
+        assert!(tables.all_topics().topic_list.is_empty());
     }
 }

@@ -80,3 +80,89 @@ impl Tables {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{broker, registration};
+    use super::super::{Registration, Tables};
+    use super::*;
+
+    fn leaving(broker_name: &str, broker_id: i64, broker_addr: &str) -> Unregistration {
+        Unregistration {
+            broker: broker(broker_addr),
+            broker_name: broker_name.to_owned(),
+            broker_id: Some(broker_id),
+            link: None,
+        }
+    }
+
+    fn acting(broker_id: i64, broker_addr: &str) -> Registration {
+        let registration = registration("b", broker_id, broker_addr, &["T", "U"]);
+        Registration { enable_acting_master: Some(true), ..registration }
+    }
+
+    /// `docs/spec/06-namesrv.md` 16.6, steps B to F
+    #[test]
+    fn a_slave_acts_as_master_while_there_is_none() {
+        let mut tables = Tables::default();
+        tables.take(acting(0, "m")).unwrap();
+        tables.take(acting(1, "s")).unwrap();
+        let notices = tables.unregister(&[leaving("b", 0, "m")], true);
+        let expected = MinBrokerIdNotice {
+            min_broker_id: 1,
+            min_broker_addr: "s".to_owned(),
+            offline_broker_addr: Some("m".to_owned()),
+            ha_broker_addr: None,
+            receivers: vec!["s".to_owned()],
+        };
+        assert_eq!(notices, [expected]);
+        assert_eq!((tables.addrs("T"), tables.perm("T")), (vec![(0, "s".to_owned())], 4));
+
+        tables.take(acting(0, "m")).unwrap();
+        assert_eq!(tables.perm("T"), 6);
+        assert_eq!(tables.addrs("T").len(), 2);
+    }
+
+    #[test]
+    fn the_last_of_a_set_takes_topics_and_cluster_along() {
+        let mut tables = Tables::default();
+        tables.take(registration("a", 0, "a0", &["T", "U"])).unwrap();
+        tables.take(registration("b", 0, "b0", &["T", "V"])).unwrap();
+        assert_eq!(tables.unregister(&[leaving("a", 0, "a0")], true), []);
+        assert_eq!(tables.route("U", false), None);
+        assert_eq!(tables.route_of("T").broker_datas.len(), 1);
+        tables.unregister(&[leaving("b", 0, "b0"), leaving("unknown", 0, "x")], false);
+        let info = tables.cluster_info();
+        assert!(info.broker_addr_table.is_empty() && info.cluster_addr_table.is_empty());
+        assert!(tables.all_topics().topic_list.is_empty());
+    }
+
+    #[test]
+    fn a_former_owner_of_an_id_does_not_take_the_new_one_along() {
+        let mut tables = Tables::default();
+        tables.take(registration("b", 0, "old", &["T", "U"])).unwrap();
+        tables.take(registration("b", 0, "new", &["T", "U"])).unwrap();
+        tables.unregister(&[leaving("b", 0, "old")], false);
+        assert_eq!(tables.addrs("T"), [(0, "new".to_owned())]);
+    }
+
+    #[test]
+    fn a_broker_that_came_back_over_another_connection_stays() {
+        let mut tables = Tables::default();
+        let first = registration("b", 0, "m", &["T", "U"]);
+        let first_link = first.link.id();
+        tables.take(first).unwrap();
+        let lost = tables.lost(&broker("m"), first_link).unwrap();
+        let second = registration("b", 0, "m", &["T", "U"]);
+        let second_link = second.link.id();
+        tables.take(second).unwrap();
+
+        tables.unregister(&[lost], false);
+        assert_eq!(tables.addrs("T"), [(0, "m".to_owned())]);
+        assert_eq!(tables.lost(&broker("m"), first_link), None);
+
+        let lost = tables.lost(&broker("m"), second_link).unwrap();
+        tables.unregister(&[lost.clone(), lost], false);
+        assert_eq!(tables.route("T", false), None);
+    }
+}
