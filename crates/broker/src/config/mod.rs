@@ -111,14 +111,9 @@ impl BrokerConfig {
         self.entries().into_iter().filter(|(key, _)| is_important(key)).collect()
     }
 
-    /// How this process writes the headers of its requests and answers.
+    /// How this process writes headers.
     pub fn header_encoding(&self) -> HeaderEncoding {
         self.header_encoding
-    }
-
-    /// In RocketMQ this is a property of the process (`ROCKETMQ_SERIALIZE_TYPE`), not a setting of the file.
-    pub fn set_header_encoding(&mut self, encoding: HeaderEncoding) {
-        self.header_encoding = encoding;
     }
 
     /// Address that clients are told.

@@ -60,9 +60,10 @@ macro_rules! settings {
                 pub $field: $kind,
             )*)*
             /// Keys that nobody knows, kept because tools show them.
-            pub(super) unknown: BTreeMap<String, String>,
-            /// How this process writes headers; no key of the file, see [`BrokerConfig::set_header_encoding`].
-            pub(super) header_encoding: HeaderEncoding,
+            pub unknown: BTreeMap<String, String>,
+            /// How this process writes the headers of its requests and answers. In RocketMQ that is a property of the
+            /// process (`ROCKETMQ_SERIALIZE_TYPE`), not a key of the file.
+            pub header_encoding: HeaderEncoding,
         }
 
         impl Default for BrokerConfig {

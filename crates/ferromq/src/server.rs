@@ -1,0 +1,200 @@
+//! Starting and stopping.
+
+use std::future::Future;
+use std::io;
+
+use ferromq_broker::config::BrokerConfig;
+use ferromq_namesrv::Namesrv;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::args::{BrokerArgs, NamesrvArgs, StandaloneArgs};
+use crate::banner::{Banner, absolute};
+use crate::failure::Failure;
+use crate::pending::RunningBroker;
+use crate::{logging, settings};
+
+/// Exit status after a second signal.
+const STOPPED_AT_ONCE: i32 = 130;
+
+/// `ferromq standalone`.
+pub(crate) fn standalone(args: &StandaloneArgs) -> Result<(), Failure> {
+    logging::start(&args.log)?;
+    let broker_settings = settings::of_standalone_broker(args)?;
+    warn(&broker_settings.warnings);
+    let mut config = broker_settings.config;
+    let namesrv_config = settings::of_standalone_namesrv(args, &config);
+    run(async move {
+        let mut signals = Signals::new()?;
+        let bind_address = namesrv_config.bind_address.clone();
+        let namesrv = Namesrv::start(namesrv_config)?;
+        let port = namesrv.address().port();
+        let local = format!("127.0.0.1:{port}");
+        config.namesrv_addr = Some(match config.namesrv_addr.take() {
+            Some(others) if others != local => format!("{local};{others}"),
+            _ => local.clone(),
+        });
+        let broker = RunningBroker::start(config).await?;
+
+        let mut banner = Banner::new("standalone");
+        banner.fact("name server", namesrv.address());
+        describe_broker(&mut banner, &broker);
+        banner.hint(format!("ferromq bench producer -n {local}"));
+        banner.hint(format!("mqadmin clusterList -n {local}"));
+        banner.hint(format!("your own clients, with the name server address {local}"));
+        banner.namesrv_started(&bind_address, port);
+        banner.broker_started(&broker.config());
+        banner.print();
+
+        signals.first().await;
+        signals
+            .while_stopping(async {
+                broker.shutdown().await;
+                namesrv.shutdown().await;
+            })
+            .await;
+        Ok(())
+    })
+}
+
+/// `ferromq namesrv`.
+pub(crate) fn namesrv(args: &NamesrvArgs) -> Result<(), Failure> {
+    let settings = settings::of_namesrv(args)?;
+    if args.print_config {
+        warn_on_stderr(&settings.warnings);
+        return Ok(print_settings(settings.config.items())?);
+    }
+    logging::start(&args.log)?;
+    warn(&settings.warnings);
+    let config = settings.config;
+    if let Some(file) = &args.config_file {
+        println!("load config properties file OK, {}", file.display());
+    }
+    run(async move {
+        let mut signals = Signals::new()?;
+        let bind_address = config.bind_address.clone();
+        let namesrv = Namesrv::start(config)?;
+        let port = namesrv.address().port();
+
+        let mut banner = Banner::new("namesrv");
+        banner.fact("name server", namesrv.address());
+        banner.hint(format!("ferromq broker -n 127.0.0.1:{port}"));
+        banner.hint(format!("mqadmin clusterList -n 127.0.0.1:{port}"));
+        banner.namesrv_started(&bind_address, port);
+        banner.print();
+
+        signals.first().await;
+        signals.while_stopping(namesrv.shutdown()).await;
+        Ok(())
+    })
+}
+
+/// `ferromq broker`.
+pub(crate) fn broker(args: &BrokerArgs) -> Result<(), Failure> {
+    let settings = settings::of_broker(args)?;
+    if args.print_config || args.print_important_config {
+        warn_on_stderr(&settings.warnings);
+        let config = &settings.config;
+        let entries = if args.print_config { config.entries() } else { config.important_entries() };
+        return Ok(print_settings(entries)?);
+    }
+    logging::start(&args.log)?;
+    warn(&settings.warnings);
+    let config: BrokerConfig = settings.config;
+    if config.namesrv_addr.is_none() {
+        tracing::warn!(
+            "no name server is set (-n, namesrvAddr, NAMESRV_ADDR): clients can't find this broker"
+        );
+    }
+    run(async move {
+        let mut signals = Signals::new()?;
+        let broker = RunningBroker::start(config).await?;
+
+        let mut banner = Banner::new("broker");
+        describe_broker(&mut banner, &broker);
+        let config = broker.config();
+        match config.namesrv_addr.as_deref().and_then(|list| list.split(';').next()) {
+            Some(name_server) => banner.hint(format!("mqadmin clusterList -n {name_server}")),
+            None => banner.hint("ferromq namesrv, and start this broker with -n 127.0.0.1:9876"),
+        }
+        banner.hint(format!("ferromq bench producer --addr 127.0.0.1:{}", broker.address().port()));
+        banner.broker_started(&config);
+        banner.print();
+
+        signals.first().await;
+        signals.while_stopping(broker.shutdown()).await;
+        Ok(())
+    })
+}
+
+fn describe_broker(banner: &mut Banner, broker: &RunningBroker) {
+    let config = broker.config();
+    banner.fact("broker", format!("{} as {}", broker.address(), config.broker_address()));
+    banner.fact("fast port", broker.fast_address().port());
+    banner.fact("cluster", format!("{} in {}", config.broker_name, config.broker_cluster_name));
+    if let Some(name_servers) = &config.namesrv_addr {
+        banner.fact("registers at", name_servers);
+    }
+    banner.fact("store", absolute(&config.store_path_root_dir));
+}
+
+fn run(server: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(server)
+}
+
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+}
+
+fn warn_on_stderr(warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+}
+
+fn print_settings<'a>(entries: impl IntoIterator<Item = (&'a str, String)>) -> io::Result<()> {
+    use io::Write;
+    let mut out = io::stdout().lock();
+    let printed = entries.into_iter().try_for_each(|(key, value)| writeln!(out, "{key}={value}"));
+    match printed {
+        // Whoever reads has seen enough, as in `ferromq broker -p | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// SIGTERM and SIGINT. The first one stops a server in an orderly way, the second one at once.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    async fn first(&mut self) {
+        self.next().await;
+        tracing::info!("stopping; another signal stops at once");
+    }
+
+    async fn while_stopping(&mut self, stop: impl Future<Output = ()>) {
+        tokio::select! {
+            () = stop => {}
+            () = self.next() => {
+                tracing::warn!("stopped at once; the next start recovers");
+                std::process::exit(STOPPED_AT_ONCE);
+            }
+        }
+    }
+}
