@@ -27,9 +27,12 @@ pub(super) fn home_store() -> String {
 pub(super) fn local_address() -> String {
     static ADDRESS: OnceLock<String> = OnceLock::new();
     let find = || {
-        let socket = std::net::UdpSocket::bind("0.0.0.0:0");
-        let local = socket.and_then(|socket| socket.connect("8.8.8.8:53").and_then(|()| socket.local_addr()));
-        let addresses: Vec<IpAddr> = local.iter().map(|address| address.ip()).collect();
+        let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+        let addresses: Vec<IpAddr> = interfaces
+            .iter()
+            .filter(|interface| !interface.is_loopback())
+            .map(|interface| interface.ip())
+            .collect();
         match choose_address(&addresses) {
             IpAddr::V4(address) => address.to_string(),
             IpAddr::V6(address) => format!("[{address}]"),

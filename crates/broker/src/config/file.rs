@@ -240,3 +240,138 @@ fn replace(file: &Path, old: &[u8], new: &str) -> io::Result<()> {
     fs::rename(&fresh, file)?;
     File::open(directory)?.sync_all()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<(BrokerConfig, Vec<String>), String> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("broker.conf");
+        fs::write(&file, text).unwrap();
+        let shown = |text: String| text.replace(&directory.path().display().to_string(), "");
+        match BrokerConfig::from_file(&file) {
+            Ok((config, warnings)) => Ok((config, warnings.iter().map(|w| shown(w.to_string())).collect())),
+            Err(error) => Err(shown(error.to_string())),
+        }
+    }
+
+    /// The sample of the distribution.
+    #[test]
+    fn reads_an_unchanged_file() {
+        let text = "# Licensed\n\nbrokerClusterName = DefaultCluster\nbrokerName = broker-a\nbrokerId = 0\n\
+            deleteWhen = 04\nfileReservedTime = 48\nbrokerRole = ASYNC_MASTER\nflushDiskType = ASYNC_FLUSH\n";
+        let (config, warnings) = read(text).unwrap();
+        assert_eq!((config.broker_name.as_str(), config.file_reserved_time), ("broker-a", 48));
+        assert_eq!(warnings, [""; 0]);
+    }
+
+    #[test]
+    fn blanks_around_values_don_t_matter() {
+        let (config, _) =
+            read("autoCreateTopicEnable = false \nlistenPort= 20911\t\nmessageDelayLevel=1s 5s \n").unwrap();
+        assert_eq!((config.auto_create_topic_enable, config.listen_port), (false, 20911));
+        assert_eq!(config.message_delay_level.delays_ms(), [1000, 5000]);
+    }
+
+    #[test]
+    fn unknown_keys_are_kept_and_named() {
+        let (config, warnings) = read("a.b=1\nAutoCreateTopicEnable=true\n").unwrap();
+        assert_eq!(
+            warnings,
+            [
+                "/broker.conf:1: unknown key `a.b`, it has no effect",
+                "/broker.conf:2: unknown key `AutoCreateTopicEnable`, it has no effect; \
+                    did you mean `autoCreateTopicEnable`?",
+            ]
+        );
+        assert!(config.entries().contains(&("a.b", "1".to_owned())));
+    }
+
+    #[test]
+    fn malformed_values_are_shown_where_they_stand() {
+        for (text, error) in [
+            ("#\nlistenPort=1 0911", "2: listenPort must be a whole number from 0 to 65535, not `1 0911`"),
+            ("traceOn=yes", "1: traceOn must be true or false, not `yes`"),
+            (
+                "\nbrokerRole=MASTER",
+                "2: brokerRole must be one of ASYNC_MASTER, SYNC_MASTER, SLAVE, not `MASTER`",
+            ),
+            (
+                "diskSpaceWarningLevelRatio=100",
+                "1: diskSpaceWarningLevelRatio must be a whole number from 35 to 99, not `100`",
+            ),
+        ] {
+            assert_eq!(read(text).unwrap_err(), format!("/broker.conf:{error}"));
+        }
+        assert!(read("a=\\u1").unwrap_err().starts_with("/broker.conf: line 1: `\\u` needs"));
+        assert!(
+            BrokerConfig::from_file(Path::new("/none")).unwrap_err().to_string().starts_with("can't read")
+        );
+    }
+
+    fn resolve(settings: &[(&str, &str)]) -> Result<BrokerConfig, ConfigError> {
+        let mut config = BrokerConfig::default();
+        for (key, value) in settings {
+            config.set(key, value).unwrap();
+        }
+        config.resolve().map(|()| config)
+    }
+
+    #[test]
+    fn ports_follow_from_the_listen_port() {
+        let config = resolve(&[("listenPort", "20911"), ("brokerIP1", "h")]).unwrap();
+        assert_eq!((config.ha_listen_port, config.fast_listen_port()), (20912, 20909));
+        assert_eq!(config.broker_address(), "h:20911");
+        assert_eq!(resolve(&[("haListenPort", "7")]).unwrap().ha_listen_port, 7);
+    }
+
+    #[test]
+    fn settings_that_don_t_go_together_stop_the_start() {
+        let failure = |settings: &[(&str, &str)]| {
+            let error = resolve(settings).unwrap_err();
+            (error.exit_code(), error.to_string())
+        };
+        assert_eq!(failure(&[("brokerRole", "SLAVE")]), (253, "Slave's brokerId must be > 0".into()));
+        assert_eq!(failure(&[("enableControllerMode", "true"), ("enableDLegerCommitLog", "true")]).0, 252);
+        assert_eq!(
+            failure(&[("authenticationEnabled", "true")]),
+            (
+                253,
+                "authenticationEnabled=true: this version has no access control, everyone would be let in"
+                    .into()
+            )
+        );
+        for list in ["127.0.0.1", ":9876", "a:9876;;b:1", "a:99999", "a:9876,b:9876"] {
+            assert_eq!(failure(&[("namesrvAddr", list)]).0, 253, "{list}");
+        }
+        assert!(resolve(&[("namesrvAddr", "a:9876;[::1]:9876;")]).is_ok());
+    }
+
+    #[test]
+    fn saving_keeps_comments_and_the_previous_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("broker.conf");
+        let old = "# mine\nbrokerName=a\nfileReservedTime=72\nother=1\n";
+        fs::write(&file, old).unwrap();
+        let (before, _) = BrokerConfig::from_file(&file).unwrap();
+        let mut after = before.clone();
+        after.file_reserved_time = 48;
+        after.region_id = "a b".into();
+        after.save(&before).unwrap();
+        let saved = fs::read_to_string(&file).unwrap();
+        assert_eq!(saved, "# mine\nbrokerName=a\nfileReservedTime=48\nother=1\nregionId=a b\n");
+        assert_eq!(fs::read_to_string(directory.path().join("broker.conf.bak")).unwrap(), old);
+    }
+
+    #[test]
+    fn without_a_file_changes_go_into_the_store() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().display().to_string();
+        let before = BrokerConfig { store_path_root_dir: root, ..BrokerConfig::default() };
+        let after = BrokerConfig { file_reserved_time: 48, ..before.clone() };
+        after.save(&before).unwrap();
+        let saved = fs::read_to_string(directory.path().join("config/broker.properties")).unwrap();
+        assert_eq!(saved, "fileReservedTime=48\n");
+    }
+}
