@@ -78,6 +78,13 @@ impl ConsumerTable {
         of_group.or_else(|| self.compensation.get(group, topic))
     }
 
+    /// Whether the group's consumers subscribe to the topic; `None` if none is connected, or none has said to what.
+    pub(crate) fn subscribes(&self, group: &str, topic: &str) -> Option<bool> {
+        let state = self.state.read();
+        let group = state.groups.get(group)?;
+        group.has_subscriptions().then(|| group.subscribes_to(topic))
+    }
+
     /// Whether any consumer of the group is connected.
     pub(crate) fn is_online(&self, group: &str) -> bool {
         self.state.read().groups.contains_key(group)

@@ -228,6 +228,11 @@ impl Group {
         own.and_then(|own| own.get(topic)).or_else(|| self.subscriptions.get(topic))
     }
 
+    /// Whether its consumers have said what they subscribe to.
+    pub(super) fn has_subscriptions(&self) -> bool {
+        !self.subscriptions.is_empty()
+    }
+
     /// Whether any member subscribes to the topic.
     pub(super) fn subscribes_to(&self, topic: &str) -> bool {
         let own = |member: &Member| member.subscriptions.as_ref().is_some_and(|own| own.contains_key(topic));

@@ -84,6 +84,9 @@ fn delete(broker: &Arc<Broker>, _: &Arc<Connection>, request: &RemotingCommand) 
         let revision = broker.offsets.remove_group(group);
         broker.offsets.save_now(revision).map_err(|error| Refusal::system_error(error.to_string()))?;
     }
+    if broker.config().auto_delete_unused_stats {
+        broker.stats.remove_group(group);
+    }
     Ok(RemotingCommand::success())
 }
 

@@ -4,13 +4,14 @@
 //! [`BrokerStats::item`]), keeps it, and adds to it; that is a few uncontended additions. Once a second somebody calls
 //! [`BrokerStats::tick`], which samples what is due.
 
-#![allow(dead_code, reason = "sends, pulls and the admin requests are being written")]
+#![allow(dead_code, unused_imports, reason = "not wired into the broker yet")]
 
 mod item;
 mod name;
 mod recent;
 mod set;
 mod totals;
+mod view;
 
 use std::sync::Arc;
 
@@ -21,11 +22,12 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 
-pub(crate) use item::{Snapshot, StatsItem, Window};
+pub(crate) use item::{StatsItem, Window};
 pub(crate) use name::StatsName;
 pub(crate) use recent::{Rate, RecentRates};
 use set::StatsItemSet;
 pub(crate) use totals::MorningTotals;
+pub(crate) use view::route;
 
 /// Idle times up to this many minutes are too short to be meant; [`IDLE_MINUTES_DEFAULT`] is taken instead.
 const IDLE_MINUTES_TOO_SHORT: i64 = 10;
@@ -120,7 +122,7 @@ impl BrokerStats {
     pub(crate) fn new(
         cluster: &str,
         own_system_topics: impl IntoIterator<Item = String>,
-        idle_minutes_max: i64,
+        idle_minutes_max: i32,
     ) -> Self {
         Self::in_time_zone(cluster, own_system_topics, idle_minutes_max, TimeZone::system())
     }
@@ -128,7 +130,7 @@ impl BrokerStats {
     fn in_time_zone(
         cluster: &str,
         own_system_topics: impl IntoIterator<Item = String>,
-        idle_minutes_max: i64,
+        idle_minutes_max: i32,
         time_zone: TimeZone,
     ) -> Self {
         let sets: Vec<StatsItemSet> = StatsName::ALL.iter().map(|_| StatsItemSet::default()).collect();
@@ -146,7 +148,7 @@ impl BrokerStats {
                 time_zone,
                 today: None,
                 next_sample_ms: [i64::MIN; 3],
-                idle_minutes_max: match idle_minutes_max {
+                idle_minutes_max: match i64::from(idle_minutes_max) {
                     0..=IDLE_MINUTES_TOO_SHORT => IDLE_MINUTES_DEFAULT,
                     minutes => minutes,
                 },
@@ -286,6 +288,7 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
+    use super::item::Snapshot;
     use super::*;
 
     const NOON_MS: i64 = 1_758_340_800_000; // 2025-09-20 12:00 in Shanghai

@@ -150,6 +150,9 @@ fn delete(broker: &Broker, topic: &str) -> Result<(), Refusal> {
     let revision = broker.offsets.remove_topic(topic);
     broker.offsets.save_now(revision).map_err(|error| Refusal::system_error(error.to_string()))?;
     broker.store.delete_topic(topic).map_err(|error| Refusal::system_error(error.to_string()))?;
+    if broker.config().auto_delete_unused_stats {
+        broker.stats.remove_topic(topic);
+    }
     tracing::info!(topic, "topic deleted");
     Ok(())
 }

@@ -7,7 +7,7 @@ macro_rules! operations_settings {
     /// Statistics of each queue.
     enable_detail_stat: bool = true; live "enableDetailStat";
     /// Minutes after which statistics that nobody adds to are dropped; -1 is never.
-    max_stats_idle_time_in_minutes: i32 = -1; unused "maxStatsIdleTimeInMinutes";
+    max_stats_idle_time_in_minutes: i32 = -1; restart "maxStatsIdleTimeInMinutes";
     /// Statistics of light queues.
     enable_lmq_stats: bool = false; unused "enableLmqStats";
     /// Statistics of accounts.
