@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::answer::{Answer, Refusal};
 use crate::broker::Broker;
 use crate::send::{SendRound, TopicLookup};
-use crate::{client, groups, locks, offsets, pull, schedule, send, topics};
+use crate::{admin, client, groups, locks, offsets, pull, query, schedule, send, stats, topics};
 
 /// How a request that is neither a send nor a pull is handled.
 pub(crate) enum Handler {
@@ -34,9 +34,12 @@ fn route(code: i32) -> Option<Handler> {
         offsets::route,
         locks::route,
         send::route,
+        query::route,
         topics::route,
         groups::route,
         schedule::route,
+        stats::route,
+        admin::route,
     ];
     routes.iter().find_map(|route| route(code))
 }
