@@ -85,14 +85,17 @@ mod tests {
     #[test]
     fn a_broker_that_lost_its_id_is_forgotten_when_it_expires() {
         let mut tables = Tables::default();
-        tables.take(registration("b", 0, "old", &["T", "U"])).unwrap();
-        tables.take(registration("b", 0, "new", &["T", "U"])).unwrap();
+        for addr in ["old", "new"] {
+            let registration = registration("b", 1, addr, &["T", "U"]);
+            tables.take(Registration { enable_acting_master: Some(true), ..registration }).unwrap();
+        }
         tables.heartbeat(&broker("new"), 1000);
+        tables.add_write_perm("b");
         let expired = tables.expire(120_001);
         assert_eq!(expired.len(), 1);
         assert_eq!(expired[0].broker_id, None);
         tables.unregister(&expired, true);
         assert_eq!(tables.data_version(&broker("old")), None);
-        assert_eq!(tables.addrs("T"), [(0, "new".to_owned())]);
+        assert_eq!((tables.addrs("T"), tables.perm("T")), (vec![(1, "new".to_owned())], 6));
     }
 }

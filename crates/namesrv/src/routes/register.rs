@@ -83,12 +83,8 @@ impl Registration {
         let own = [&self.broker.cluster_name, &self.broker.broker_addr, &self.broker_name];
         let of_topics = self.topics.topic_config_table.keys();
         let of_static_topics = self.topics.topic_queue_mapping_info_map.keys();
-        match own
-            .into_iter()
-            .chain(of_topics)
-            .chain(of_static_topics)
-            .find(|name| name.len() > NAME_BYTES_MAX)
-        {
+        let mut names = own.into_iter().chain(of_topics).chain(of_static_topics);
+        match names.find(|name| name.len() > NAME_BYTES_MAX) {
             Some(name) => Err(RegistrationRefused::NameTooLong {
                 name: name.chars().take(32).collect(),
                 bytes: name.len(),
@@ -99,7 +95,7 @@ impl Registration {
 }
 
 impl Tables {
-    /// Takes a registration at `now_ms` of the name server's clock.
+    /// Takes a registration at `now_ms` of the name server's clock. Comments name the steps of 3.3.
     pub(crate) fn register(
         &mut self,
         registration: Registration,
@@ -110,6 +106,8 @@ impl Tables {
         self.check_room(&registration)?;
         let Registration { broker, broker_name, broker_id, topics, .. } = &registration;
         let data_version = topics.data_version;
+
+        // 1 to 3: cluster and set.
         self.cluster_addr_table.entry(broker.cluster_name.clone()).or_default().insert(broker_name.clone());
         let data = self.broker_addr_table.entry(broker_name.clone()).or_insert_with(|| BrokerData {
             broker_name: broker_name.clone(),
@@ -120,11 +118,12 @@ impl Tables {
         data.zone_name.clone_from(&registration.zone_name);
         let addrs = &mut data.broker_addrs;
 
+        // 4 and 5: an address has one id; this is how a slave becomes master where it is.
         let min_before = addrs.keys().next().copied().unwrap_or(MASTER_ID);
         let min_changed = *broker_id < min_before;
-        // An address has one id: this is how a slave becomes master where it is.
         addrs.retain(|id, addr| *addr != broker.broker_addr || id == broker_id);
 
+        // 6: of two that claim an id, the one of the later term has it.
         if let Some(owner) = addrs.get(broker_id).filter(|owner| **owner != broker.broker_addr) {
             let owner =
                 BrokerAddrInfo { cluster_name: broker.cluster_name.clone(), broker_addr: owner.clone() };
@@ -135,6 +134,7 @@ impl Tables {
                 return Ok(Registered::default());
             }
         }
+        // 7 and 8: the id is taken, unless this may be only a part of the first registration.
         let may_be_incremental = match registration.completeness {
             Completeness::Complete => false,
             Completeness::Incremental => true,
@@ -147,6 +147,7 @@ impl Tables {
         let is_first =
             addrs.insert(*broker_id, broker.broker_addr.clone()).is_none_or(|owner| owner.is_empty());
 
+        // 9: who may say which topics the set has.
         let is_master = *broker_id == MASTER_ID;
         let is_prime_slave = registration.enable_acting_master.is_some()
             && !is_master
@@ -157,6 +158,7 @@ impl Tables {
             .flatten();
         let master_addr = if is_master { None } else { addrs.get(&MASTER_ID).cloned() };
 
+        // 10: topics.
         if is_master || is_prime_slave {
             if config.delete_topic_with_broker_registration
                 && registration.completeness != Completeness::Incremental
@@ -173,6 +175,7 @@ impl Tables {
             self.take_topics(broker_name, topics, is_news, withholds_writing);
         }
 
+        // 11 to 14: liveness, and what the broker and its set have to know.
         let master = master_addr.and_then(|master_addr| {
             let key = BrokerAddrInfo { cluster_name: broker.cluster_name.clone(), broker_addr: master_addr };
             let ha_server_addr = self.broker_live_table.get(&key)?.ha_server_addr.clone();

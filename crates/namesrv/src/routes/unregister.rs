@@ -37,7 +37,12 @@ impl Tables {
                 continue;
             };
             let min_changed = data.broker_addrs.keys().next().is_some_and(|min| Some(*min) == *broker_id);
+            let brokers_before = data.broker_addrs.len();
             data.broker_addrs.retain(|_, addr| *addr != broker.broker_addr);
+            if link.is_some() && data.broker_addrs.len() == brokers_before && brokers_before > 0 {
+                // It had lost its id to another one before; its end means nothing to the set.
+                continue;
+            }
             if data.broker_addrs.is_empty() {
                 self.broker_addr_table.remove(broker_name);
                 self.leave_cluster(&broker.cluster_name, broker_name);
