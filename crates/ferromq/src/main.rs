@@ -10,7 +10,6 @@ mod banner;
 mod bench;
 mod failure;
 mod logging;
-mod pending;
 mod server;
 mod settings;
 

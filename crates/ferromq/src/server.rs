@@ -2,7 +2,9 @@
 
 use std::future::Future;
 use std::io;
+use std::time::{Duration, Instant};
 
+use ferromq_broker::RunningBroker;
 use ferromq_broker::config::BrokerConfig;
 use ferromq_namesrv::Namesrv;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -10,11 +12,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::args::{BrokerArgs, NamesrvArgs, StandaloneArgs};
 use crate::banner::{Banner, absolute};
 use crate::failure::Failure;
-use crate::pending::RunningBroker;
+
 use crate::{logging, settings};
 
 /// Exit status after a second signal.
 const STOPPED_AT_ONCE: i32 = 130;
+/// A signal so soon after the first one is the same one, sent to the process and to its group (as `timeout` does).
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 /// `ferromq standalone`.
 pub(crate) fn standalone(args: &StandaloneArgs) -> Result<(), Failure> {
@@ -188,10 +192,20 @@ impl Signals {
         tracing::info!("stopping; another signal stops at once");
     }
 
+    async fn second(&mut self) {
+        let first = Instant::now();
+        loop {
+            self.next().await;
+            if first.elapsed() >= SAME_SIGNAL {
+                return;
+            }
+        }
+    }
+
     async fn while_stopping(&mut self, stop: impl Future<Output = ()>) {
         tokio::select! {
             () = stop => {}
-            () = self.next() => {
+            () = self.second() => {
                 tracing::warn!("stopped at once; the next start recovers");
                 std::process::exit(STOPPED_AT_ONCE);
             }

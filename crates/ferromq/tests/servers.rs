@@ -109,6 +109,7 @@ fn standalone_serves_and_stops() {
         assert!(server.banner.contains(&store.display().to_string()));
         assert!(!server.banner.contains('\x1b'), "colours without a terminal");
         TcpStream::connect(("127.0.0.1", server.port("name server"))).unwrap();
+        TcpStream::connect(("127.0.0.1", server.port("fast port"))).unwrap();
         server.signal(signal);
         assert_eq!(server.wait(), Some(0));
     }
