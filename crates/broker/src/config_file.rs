@@ -11,8 +11,6 @@
 //! [`SavedFile`] does the writing on a thread of its own, so a connection's task never waits for the disk. Whoever
 //! promised durability (an administrator's request, answered by a thread that may block) calls [`SavedFile::wait`].
 
-#![allow(dead_code, unused_imports, reason = "not wired into the broker yet")]
-
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -32,7 +30,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Why a file under `config/` can't be used. The broker does not start then, because it would begin with an empty table
 /// and overwrite what may still be repaired.
 #[derive(Debug, Error)]
-pub(crate) enum LoadError {
+pub enum LoadError {
     /// The system does not let us read it.
     #[error("can't read {path}: {source}")]
     Io {
@@ -77,7 +75,7 @@ pub(crate) enum LoadError {
 
 /// What is wrong with the content of a file.
 #[derive(Debug, Error)]
-pub(crate) enum Damage {
+pub enum Damage {
     /// It was created, but its bytes never reached the disk.
     #[error("it is empty")]
     Empty,
@@ -341,3 +339,6 @@ fn run(shared: &Shared, file: &ConfigFile, delay: Duration, encode: impl Fn() ->
     state.stopping = true;
     shared.done.notify_all();
 }
+
+#[cfg(test)]
+mod tests;

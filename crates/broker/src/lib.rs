@@ -42,3 +42,4 @@ mod stats;
 mod topics;
 
 pub use broker::{RunningBroker, StartError};
+pub use config_file::{Damage, LoadError};

@@ -5,8 +5,6 @@
 //! but not its life has [`RECONNECT_GRACE`] to come back: a heartbeat or a lock request under the same client id, over
 //! any connection, keeps the lock.
 
-#![allow(dead_code, unused_imports, reason = "not wired into the broker yet")]
-
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 
 use super::Client;
 use super::compensation::Compensation;
-use super::group::{Group, Membership, Registered};
+use super::group::{Group, Membership, Registered, SubscriptionsByClient};
 
 /// The consumers that are connected, by group.
 ///
@@ -122,8 +122,13 @@ impl ConsumerTable {
         self.state.read().groups.keys().map(|name| name.to_string()).collect()
     }
 
-    /// Groups whose consumers subscribe to different things, with client id, topic and expression of each subscription.
-    pub(crate) fn differing_subscriptions(&self) -> Vec<(String, Vec<(String, String, String)>)> {
+    /// How many groups have consumers that subscribe to different things.
+    pub(crate) fn differing_groups(&self) -> usize {
+        self.state.read().groups.values().filter(|group| group.differs()).count()
+    }
+
+    /// Groups whose consumers subscribe to different things.
+    pub(crate) fn differing_subscriptions(&self) -> Vec<(String, SubscriptionsByClient)> {
         let state = self.state.read();
         let differing = state.groups.iter().filter(|(_, group)| group.differs());
         differing.map(|(name, group)| (name.to_string(), group.subscriptions_by_client())).collect()
@@ -199,3 +204,6 @@ impl ConsumerTable {
         removed
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,6 +38,9 @@ pub(super) struct Registered {
     pub(super) begins_to_differ: bool,
 }
 
+/// Client id, topic and expression of each subscription.
+pub(crate) type SubscriptionsByClient = Vec<(String, String, String)>;
+
 /// One group. Exists as long as it has members.
 #[derive(Debug, Default)]
 pub(super) struct Group {
@@ -119,16 +122,18 @@ impl Group {
 
     /// Replaces the group's subscriptions.
     fn subscribe(&mut self, wanted: &[SubscriptionData], now_ms: i64, registered: &mut Registered) {
-        for subscription in wanted {
-            let subscription = with_version(subscription, now_ms);
-            match self.subscriptions.get_mut(&subscription.topic) {
-                Some(known) if subscription.sub_version > known.sub_version => {
-                    *known = Arc::new(subscription);
-                    registered.visible = true;
+        for told in wanted {
+            match self.subscriptions.get_mut(&told.topic) {
+                Some(known) if is_same(known, told) => {}
+                Some(known) => {
+                    let told = with_version(told, now_ms);
+                    if told.sub_version > known.sub_version {
+                        *known = Arc::new(told);
+                        registered.visible = true;
+                    }
                 }
-                Some(_) => {}
                 None => {
-                    self.subscriptions.insert(subscription.topic.clone(), Arc::new(subscription));
+                    self.subscriptions.insert(told.topic.clone(), Arc::new(with_version(told, now_ms)));
                     (registered.changed, registered.visible) = (true, true);
                 }
             }
@@ -239,8 +244,8 @@ impl Group {
         self.subscriptions.contains_key(topic) || self.members.values().any(own)
     }
 
-    /// Each member's subscriptions: client id, topic, expression.
-    pub(super) fn subscriptions_by_client(&self) -> Vec<(String, String, String)> {
+    /// What each member subscribes to.
+    pub(super) fn subscriptions_by_client(&self) -> SubscriptionsByClient {
         let of_member = |member: &Member| {
             let client_id = member.client.client_id.to_string();
             let own = member.subscriptions.iter().flatten();

@@ -9,12 +9,12 @@ use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::json;
 use ferromq_protocol::names::retry_topic;
 use ferromq_remoting::Connection;
-use jiff::Timestamp;
 
 use super::group::Membership;
 use super::{Client, calls};
 use crate::answer::Answer;
 use crate::broker::Broker;
+use crate::clock;
 use crate::service::Handler;
 
 /// Bit of a topic's `topicSysFlag`: units subscribe to it.
@@ -36,7 +36,7 @@ fn heart_beat(broker: &Arc<Broker>, connection: &Arc<Connection>, request: &Remo
         language: request.language,
         version: request.version,
         heard: Instant::now(),
-        heard_ms: Timestamp::now().as_millisecond(),
+        heard_ms: clock::now_ms(),
     };
     let classic = beat.heartbeat_fingerprint == 0;
     let mut sub_change = classic;

@@ -12,18 +12,19 @@
 //! | `assignment`, `request_modes` | codes 400 to 402 |
 //! | [`calls`] | requests from us to clients |
 
-#![allow(dead_code, unused_imports, reason = "not wired into the broker yet")]
+#![allow(dead_code, reason = "the administrators' requests are about to use the rest")]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ferromq_protocol::version::Language;
 use ferromq_remoting::Connection;
-use jiff::Timestamp;
 
 use crate::broker::Broker;
+use crate::clock;
 use crate::service::Handler;
 
+mod assignment;
 pub(crate) mod calls;
 mod compensation;
 mod consumers;
@@ -33,7 +34,7 @@ mod producers;
 mod request_modes;
 mod requests;
 
-pub(crate) use consumers::{ConsumerTable, PullingConsumer};
+pub(crate) use consumers::ConsumerTable;
 pub(crate) use producers::ProducerTable;
 pub(crate) use request_modes::MessageRequestModes;
 
@@ -62,7 +63,10 @@ pub(crate) struct Client {
 
 /// The handlers of this module.
 pub(crate) fn route(code: i32) -> Option<Handler> {
-    heartbeat::route(code).or_else(|| requests::route(code))
+    heartbeat::route(code)
+        .or_else(|| requests::route(code))
+        .or_else(|| assignment::route(code))
+        .or_else(|| request_modes::route(code))
 }
 
 /// A connection ended: its clients are gone, the others of their groups are told at once, and their queue locks end soon.
@@ -96,9 +100,9 @@ pub(crate) fn scan(broker: &Broker) {
         calls::notify_consumer_ids_changed(broker, &group);
     }
     let subscription_expired = i64::try_from(config.subscription_expired_timeout).unwrap_or(i64::MAX);
-    broker
-        .consumers
-        .compensation
-        .remove_expired(Timestamp::now().as_millisecond().saturating_sub(subscription_expired));
+    broker.consumers.compensation.remove_expired(clock::now_ms().saturating_sub(subscription_expired));
     broker.locks.remove_expired(now);
 }
+
+#[cfg(test)]
+mod testing;

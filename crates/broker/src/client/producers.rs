@@ -137,3 +137,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,3 +64,32 @@ impl MessageRequestModes {
         self.file.stop();
     }
 }
+
+pub(super) fn route(code: i32) -> Option<Handler> {
+    Some(match code {
+        request::SET_MESSAGE_REQUEST_MODE => Handler::Blocking(set_message_request_mode),
+        request::GET_ALL_MESSAGE_REQUEST_MODE => Handler::Inline(get_all_message_request_mode),
+        _ => return None,
+    })
+}
+
+fn set_message_request_mode(broker: &Arc<Broker>, _: &Arc<Connection>, request: &RemotingCommand) -> Answer {
+    let wanted: SetMessageRequestModeRequestBody = json::from_slice(&request.body)?;
+    let topic = &wanted.topic;
+    if topic.starts_with(RETRY_PREFIX) {
+        return Err(Refusal::new(response::NO_PERMISSION, "retry topic is not allowed to set mode"));
+    }
+    if !broker.topics.contains(topic) {
+        return Err(Refusal::new(response::TOPIC_NOT_EXIST, format!("topic[{topic}] not exist")));
+    }
+    if broker.groups.get(&wanted.consumer_group).is_none() {
+        let remark = "subscription group does not exist";
+        return Err(Refusal::new(response::SUBSCRIPTION_GROUP_NOT_EXIST, remark));
+    }
+    broker.request_modes.set(wanted).map_err(|error| Refusal::system_error(error.to_string()))?;
+    Ok(RemotingCommand::success())
+}
+
+fn get_all_message_request_mode(broker: &Arc<Broker>, _: &Arc<Connection>, _: &RemotingCommand) -> Answer {
+    Ok(RemotingCommand::success().with_body(json::to_vec(&*broker.request_modes.table.read())))
+}

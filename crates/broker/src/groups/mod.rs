@@ -2,7 +2,7 @@
 //!
 //! [`SubscriptionGroups`] is the table with its file, `requests` what administrators ask.
 
-#![allow(dead_code, unused_imports, reason = "not wired into the broker yet")]
+#![allow(dead_code, reason = "the administrators' requests are about to use the rest")]
 
 mod name;
 mod requests;
@@ -10,4 +10,4 @@ mod table;
 
 pub(crate) use name::check_group;
 pub(crate) use requests::route;
-pub(crate) use table::{NoGroup, SubscriptionGroups};
+pub(crate) use table::SubscriptionGroups;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use ferromq_protocol::body::{DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper};
 use ferromq_protocol::names::SYSTEM_GROUP_PREFIX;
-use jiff::Timestamp;
 use parking_lot::{RwLock, RwLockWriteGuard};
 use thiserror::Error;
 
 use super::name::{GroupNameError, check_group};
+use crate::clock;
 use crate::config::BrokerConfig;
 use crate::config_file::{ConfigFile, LoadError, Revision, SaveError, SavedFile};
 use crate::topics::{AttributeError, OF_GROUPS, alter_attributes};
@@ -74,7 +74,7 @@ impl SubscriptionGroups {
         let (file, loaded) = ConfigFile::load(config_directory.join("subscriptionGroup.json"))?;
         let SubscriptionGroupWrapper { data_version, forbidden_table, subscription_group_table } = loaded
             .unwrap_or_else(|| SubscriptionGroupWrapper {
-                data_version: DataVersion::new(Timestamp::now().as_millisecond()),
+                data_version: DataVersion::new(clock::now_ms()),
                 ..SubscriptionGroupWrapper::default()
             });
         let mut by_name: HashMap<_, _> = PREDEFINED
@@ -204,7 +204,7 @@ impl SubscriptionGroups {
         // One version for each group, the last by `changed` below.
         for (number, group) in changed.into_iter().enumerate() {
             if number > 0 {
-                groups.data_version.next_version(0, Timestamp::now().as_millisecond());
+                groups.data_version.next_version(0, clock::now_ms());
             }
             groups.by_name.insert(group.group_name.clone(), group);
         }
@@ -213,7 +213,7 @@ impl SubscriptionGroups {
 
     /// Ends a change.
     fn changed(&self, mut groups: RwLockWriteGuard<'_, Groups>) -> Revision {
-        groups.data_version.next_version(0, Timestamp::now().as_millisecond());
+        groups.data_version.next_version(0, clock::now_ms());
         self.shared.version.fetch_add(1, Ordering::Release);
         drop(groups);
         self.file.changed()
@@ -231,3 +231,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -83,6 +83,10 @@ fn reset_here(
         let committed = target.min(range(broker, topic, queue_id).1);
         broker.offsets.reset(group, topic, queue_id, target, committed);
         body.offset_table.insert(message_queue(broker, topic, queue_id), target);
+        // Pulls that wait for messages shall not wait for the reset as well.
+        if let Some(queue) = broker.store.find_queue(topic, queue_id) {
+            broker.held_pulls.wake_queue(&queue);
+        }
     }
     tracing::info!(group, topic, timestamp, ?offset, queues = body.offset_table.len(), "offsets were reset");
     Ok(body)

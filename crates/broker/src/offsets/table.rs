@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use ferromq_protocol::body::{ConsumerOffsetSerializeWrapper, DataVersion};
 use ferromq_remoting::RateLimit;
-use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 
+use crate::clock;
 use crate::config_file::{ConfigFile, LoadError, Revision, SaveError, SavedFile};
 
 /// How far each group has come on each queue.
@@ -67,10 +67,8 @@ impl ConsumerOffsets {
     ) -> Result<Self, LoadError> {
         let (file, loaded) = ConfigFile::load(config_directory.join("consumerOffset.json"))?;
         let loaded: Option<ConsumerOffsetSerializeWrapper> = loaded;
-        let data_version = loaded.as_ref().map_or_else(
-            || DataVersion::new(Timestamp::now().as_millisecond()),
-            |loaded| loaded.data_version,
-        );
+        let data_version =
+            loaded.as_ref().map_or_else(|| DataVersion::new(clock::now_ms()), |loaded| loaded.data_version);
         let mut groups: HashMap<String, HashMap<String, Progress>> = HashMap::new();
         for (key, offsets) in loaded.map(|loaded| loaded.offset_table).unwrap_or_default() {
             // Topics hold no `@`; a broadcasting group is kept as `group@broadcast` (3.9).
@@ -250,7 +248,7 @@ impl Version {
 
     fn next(&mut self) {
         self.commits = 0;
-        self.data_version.next_version(0, Timestamp::now().as_millisecond());
+        self.data_version.next_version(0, clock::now_ms());
     }
 }
 
@@ -301,3 +299,6 @@ impl Table {
         ConsumerOffsetSerializeWrapper::new(data_version, offset_table)
     }
 }
+
+#[cfg(test)]
+mod tests;

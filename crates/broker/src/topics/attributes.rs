@@ -176,13 +176,13 @@ mod tests {
 
     #[test]
     fn changes_of_what_exists() {
-        let current = map([("message.type", "FIFO"), ("queue.type", "BatchCQ")]);
-        let current = Some(&current);
+        let before = map([("message.type", "FIFO"), ("queue.type", "BatchCQ")]);
+        let current = Some(&before);
         let changed = alter_attributes(OF_TOPICS, current, &map([("+message.type", "DELAY")]));
         assert_eq!(changed, Ok(map([("message.type", "DELAY"), ("queue.type", "BatchCQ")])));
         let deleted = alter_attributes(OF_TOPICS, current, &map([("-message.type", "")]));
         assert_eq!(deleted, Ok(map([("queue.type", "BatchCQ")])));
-        assert_eq!(alter_attributes(OF_TOPICS, current, &map([])).as_ref(), Ok(current.unwrap()));
+        assert_eq!(alter_attributes(OF_TOPICS, current, &map([])).as_ref(), Ok(&before));
 
         let unchangeable = "attempt to update an unchangeable attribute. key: queue.type";
         assert_eq!(alter_error(current, [("+queue.type", "SimpleCQ")]), unchangeable);

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use ferromq_protocol::body::{DataVersion, TopicConfig, TopicConfigSerializeWrapper};
 use ferromq_protocol::names;
-use jiff::Timestamp;
 use parking_lot::{RwLock, RwLockWriteGuard};
 use thiserror::Error;
 
 use super::attributes::{AttributeError, OF_TOPICS, alter_attributes};
 use super::{PERM_INHERIT, PERM_READ, PERM_WRITE, system};
+use crate::clock;
 use crate::config::BrokerConfig;
 use crate::config_file::{ConfigFile, LoadError, Revision, SaveError, SavedFile};
 
@@ -78,10 +78,8 @@ impl TopicTable {
         let loaded: Option<TopicConfigSerializeWrapper> = loaded;
         let built_in = system::built_in(config);
         let system = system::names(&built_in);
-        let data_version = loaded.as_ref().map_or_else(
-            || DataVersion::new(Timestamp::now().as_millisecond()),
-            |loaded| loaded.data_version,
-        );
+        let data_version =
+            loaded.as_ref().map_or_else(|| DataVersion::new(clock::now_ms()), |loaded| loaded.data_version);
         let mut by_name: HashMap<_, _> =
             built_in.into_iter().map(|topic| (topic.topic_name.clone(), Arc::new(topic))).collect();
         for (topic_name, topic) in loaded.map(|loaded| loaded.topic_config_table).unwrap_or_default() {
@@ -129,11 +127,6 @@ impl TopicTable {
         &self.system
     }
 
-    /// All topics, in no order.
-    pub(crate) fn all(&self) -> Vec<Arc<TopicConfig>> {
-        self.shared.topics.read().by_name.values().cloned().collect()
-    }
-
     /// All topics with the version that they are of.
     pub(crate) fn snapshot(&self) -> TopicConfigSerializeWrapper {
         self.shared.snapshot()
@@ -148,7 +141,7 @@ impl TopicTable {
     /// (`brokerPermission`).
     pub(crate) fn bump_data_version(&self) {
         let mut topics = self.shared.topics.write();
-        topics.data_version.next_version(0, Timestamp::now().as_millisecond());
+        topics.data_version.next_version(0, clock::now_ms());
         self.shared.changed(topics);
         self.saved_soon(TopicChange::Version);
     }
@@ -260,7 +253,7 @@ impl TopicTable {
     pub(crate) fn remove(&self, topic: &str) -> Option<Revision> {
         let mut topics = self.shared.topics.write();
         topics.by_name.remove(topic)?;
-        topics.data_version.next_version(0, Timestamp::now().as_millisecond());
+        topics.data_version.next_version(0, clock::now_ms());
         self.shared.changed(topics);
         Some(self.saved_soon(TopicChange::Deleted(topic)))
     }
@@ -279,7 +272,7 @@ impl TopicTable {
     fn put(&self, mut topics: RwLockWriteGuard<'_, Topics>, changed: Vec<Arc<TopicConfig>>) -> Revision {
         for topic in &changed {
             topics.by_name.insert(topic.topic_name.clone(), topic.clone());
-            topics.data_version.next_version(0, Timestamp::now().as_millisecond());
+            topics.data_version.next_version(0, clock::now_ms());
         }
         self.shared.changed(topics);
         self.saved_soon(TopicChange::Updated(&changed))
@@ -316,3 +309,6 @@ impl fmt::Debug for TopicTable {
         out.debug_struct("TopicTable").field("shared", &self.shared).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;
