@@ -46,7 +46,7 @@ pub(crate) fn open(options: &StoreOptions) -> Result<Opened, OpenError> {
     let checkpoint = Checkpoint::open(root)?;
     let (mut marks_file, old_marks) = MarksFile::open(root)?;
     let deleted = Arc::new(DeletedTopics::load(root)?);
-    let segments = load_segments(options)?;
+    let (segments, tail_is_hurt) = load_segments(options)?;
     let queues = Arc::new(ConsumeQueues::new(queue_directory.clone(), options.consume_queue_file_units()));
     queues.discover().map_err(FileError::at("list", &queue_directory))?;
     let index = match options.index_enabled {
@@ -63,7 +63,7 @@ pub(crate) fn open(options: &StoreOptions) -> Result<Opened, OpenError> {
         index: index.as_ref(),
         deleted: &deleted,
         list: QueueList::load(root).unwrap_or_default(),
-        clean_exit: abort.is_none(),
+        clean_exit: abort.is_none() && !tail_is_hurt,
     };
     let recovered = recover(&mut rebuild, way, &mut marks_file, &mut marks)?;
 
@@ -141,7 +141,9 @@ fn recover(
 }
 
 /// Maps the log files. Lengths that a crash or a copy can leave are put right, others refused before anything is changed.
-fn load_segments(options: &StoreOptions) -> Result<Vec<Arc<Segment>>, OpenError> {
+///
+/// Also says whether the last file was not whole.
+fn load_segments(options: &StoreOptions) -> Result<(Vec<Arc<Segment>>, bool), OpenError> {
     let directory = options.commit_log_directory();
     let size = options.commit_log_file_size;
     let mut files = load_files(&directory)?;
@@ -156,6 +158,7 @@ fn load_segments(options: &StoreOptions) -> Result<Vec<Arc<Segment>>, OpenError>
             return Err(bad(file, reason));
         }
     }
+    let tail_is_hurt = files.last().is_some_and(|last| last.len < u64::from(size));
     while let Some(last) = files.last().filter(|last| last.len == 0) {
         tracing::warn!(file = %last.path.display(), "empty last log file removed");
         fs::remove_file(&last.path).map_err(FileError::at("delete", &last.path))?;
@@ -175,5 +178,5 @@ fn load_segments(options: &StoreOptions) -> Result<Vec<Arc<Segment>>, OpenError>
         let mapped = MappedFile::map(&file.path, opened, size).map_err(FileError::at("map", &file.path))?;
         segments.push(Arc::new(Segment::new(file.base, mapped)));
     }
-    Ok(segments)
+    Ok((segments, tail_is_hurt))
 }

@@ -77,7 +77,9 @@ pub(crate) fn judge(options: &StoreOptions, queue_directory: &Path, guard: &Disk
     // A directory that can't be looked at counts as a reason to clean, not as a full disk.
     let usages = directories.map(|directory| used_percent(options.disk_usage, directory));
     let over = |limit: u8| usages.iter().any(|usage| usage.is_some_and(|usage| usage > limit));
-    let worst = directories.iter().zip(usages).filter_map(|(directory, usage)| Some((usage?, directory))).max();
+    // Of equal ones the log is named: `max_by_key` takes the last.
+    let worst = directories.iter().zip(usages).filter_map(|(directory, usage)| Some((usage?, directory)));
+    let worst = worst.rev().max_by_key(|(usage, _)| *usage);
     guard.set(worst.filter(|(usage, _)| *usage > options.disk_warning_ratio).map(|(usage, directory)| DiskFull {
         directory: directory.to_path_buf(),
         used_percent: usage,

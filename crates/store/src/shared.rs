@@ -45,8 +45,8 @@ pub(crate) struct Shared {
     pub(crate) flushed_timestamp: AtomicI64,
     pub(crate) keeper: Mutex<Keeper>,
     pub(crate) stop: Stop,
-    /// Last, so that it is given back after everything else is gone.
-    pub(crate) _lock: StoreLock,
+    /// Given back by a clean stop, or (last) when everything else is gone.
+    pub(crate) lock: Mutex<Option<StoreLock>>,
 }
 
 /// Keeps the files that the next start will read.

@@ -85,7 +85,7 @@ impl Store {
             keeper: Mutex::new(keeper),
             stop: Stop::default(),
             options,
-            _lock: opened.lock,
+            lock: Mutex::new(Some(opened.lock)),
         });
         let threads = Mutex::new(background::start(&shared)?);
         Ok(Arc::new(Store { shared, threads, is_shut_down: AtomicBool::new(false) }))
@@ -102,6 +102,7 @@ impl Store {
         if let Err(error) = self.shared.finish() {
             tracing::error!(%error, "the stop is not clean: the next start recovers");
         }
+        *self.shared.lock.lock() = None;
     }
 
     fn end_threads(&self) {
@@ -376,6 +377,10 @@ impl Store {
     pub fn clean_expired_queues(&self) -> usize {
         let shared = &*self.shared;
         let mut cleaned = 0;
+        if let Err(error) = shared.write_projections(true) {
+            tracing::error!(%error, "can't write the consume queues");
+            return 0;
+        }
         for queue in shared.queues.all() {
             self.bring_up_to_date(&queue);
             if queue.min_offset() < queue.max_offset() || queue.max_offset() == 0 {

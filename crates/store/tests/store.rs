@@ -463,7 +463,7 @@ fn a_full_disk_refuses_writes_and_recovers_by_itself() {
     let error = store.append(&mut batch).unwrap_err();
     assert!(batch.outcomes().is_empty());
     let message = error.to_string();
-    for part in ["commitlog", "95 percent", "90 percent", "diskSpaceWarningLevelRatio"] {
+    for part in ["commitlog", "95 percent", "limit is 90", "diskSpaceWarningLevelRatio"] {
         assert!(message.contains(part), "{message}");
     }
     assert_eq!(bodies(&store, "T", 0), expected(0..10), "reads go on");
@@ -489,7 +489,7 @@ fn the_second_opener_is_refused_and_changes_nothing() {
 fn stores_that_do_not_fit_are_refused_and_not_changed() {
     let root = tempfile::tempdir().unwrap();
     let store = Store::open(small(root.path())).unwrap();
-    send_numbered(&store, "T", 0..600);
+    send_numbered(&store, "T", 0..1200);
     store.shutdown();
     drop(store);
     let open = |options| match Store::open(options) {
@@ -508,7 +508,7 @@ fn stores_that_do_not_fit_are_refused_and_not_changed() {
     fs::remove_dir_all(root.path().join("commitlog")).unwrap();
     fs::rename(root.path().join("moved"), root.path().join("commitlog")).unwrap();
     let store = Store::open(small(root.path())).unwrap();
-    assert_eq!(bodies(&store, "T", 0), expected(0..600));
+    assert_eq!(bodies(&store, "T", 0), expected(0..1200));
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! How fast the store appends: records per second for 128-byte and 1-KiB bodies, beside what the machine needs at least for the
+//! same work (CRC of the body, copy into a faulted-in mapping's worth of memory).
+//!
+//! `cargo run --release -p ferromq-store --example append [directory]`
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ferromq_protocol::message::{RecordFields, crc32, properties};
+use ferromq_store::{FlushDiskType, Store, StoreOptions};
+
+const SECONDS: u64 = 3;
+
+struct Load {
+    body: Vec<u8>,
+    properties: Vec<u8>,
+    batch: usize,
+    threads: usize,
+    queues: i32,
+}
+
+fn main() {
+    let base = std::env::args().nth(1).map_or_else(std::env::temp_dir, Into::into);
+    println!("{:<44} {:>12} {:>12} {:>10} {:>10}", "", "records/s", "floor/s", "% of floor", "p99.9 us");
+    for (name, body, batch, threads, queues) in [
+        ("128 B, batches of 32, 1 thread, 8 queues", 128, 32, 1, 8),
+        ("128 B, batches of 32, 2 threads, 8 queues", 128, 32, 2, 8),
+        ("128 B, one at a time, 1 thread, 8 queues", 128, 1, 1, 8),
+        ("128 B, batches of 32, 1 thread, 100000 queues", 128, 32, 1, 100_000),
+        ("1 KiB, batches of 32, 1 thread, 8 queues", 1024, 32, 1, 8),
+        ("1 KiB, batches of 32, 2 threads, 8 queues", 1024, 32, 2, 8),
+    ] {
+        let mut list = Vec::new();
+        for (name, value) in
+            [("UNIQ_KEY", "AC11000100002A9F00000000000000"), ("WAIT", "true"), ("TAGS", "TagA"), ("CLUSTER", "DefaultCluster")]
+        {
+            properties::append(&mut list, name, value);
+        }
+        let load = Load { body: vec![b'x'; body], properties: list, batch, threads, queues };
+        let directory = base.join(format!("ferromq-append-{}", std::process::id()));
+        let floor = floor(&load) * threads as f64;
+        let (rate, tail) = append(&load, &directory, FlushDiskType::AsyncFlush);
+        println!("{name:<44} {rate:>12.0} {floor:>12.0} {:>10.0} {tail:>10}", 100.0 * rate / floor);
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+    for (name, batch, threads) in [("SYNC_FLUSH, 128 B, one at a time", 1, 1), ("SYNC_FLUSH, 128 B, 8 threads, batches of 32", 32, 8)] {
+        let load = Load { body: vec![b'x'; 128], properties: Vec::new(), batch, threads, queues: 8 };
+        let directory = base.join(format!("ferromq-append-{}", std::process::id()));
+        let (rate, tail) = append(&load, &directory, FlushDiskType::SyncFlush);
+        println!("{name:<44} {rate:>12.0} {:>12} {:>10} {tail:>10}", "", "");
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+}
+
+/// Records per second when each costs only the CRC of its body and two copies of its bytes (into a scratch, into the log).
+fn floor(load: &Load) -> f64 {
+    let record = vec![1u8; 91 + 5 + load.body.len() + load.properties.len()];
+    let mut log = vec![1u8; 256 << 20];
+    let mut scratch = vec![1u8; record.len() * load.batch];
+    let (mut position, mut count, begun) = (0, 0u64, Instant::now());
+    while begun.elapsed() < Duration::from_secs(1) {
+        for slot in scratch.chunks_mut(record.len()) {
+            std::hint::black_box(crc32(&load.body));
+            slot.copy_from_slice(&record);
+        }
+        if position + scratch.len() > log.len() {
+            position = 0;
+        }
+        log[position..position + scratch.len()].copy_from_slice(&scratch);
+        position += scratch.len();
+        count += load.batch as u64;
+        std::hint::black_box(&log);
+    }
+    count as f64 / begun.elapsed().as_secs_f64()
+}
+
+fn append(load: &Load, directory: &std::path::Path, flush_disk_type: FlushDiskType) -> (f64, u128) {
+    let opened = Instant::now();
+    let store = Store::open(StoreOptions { flush_disk_type, ..StoreOptions::new(directory) }).expect("the store opens");
+    if load.batch == 1 && load.threads == 1 {
+        eprintln!("opened in {:?}", opened.elapsed());
+    }
+    let begun = Instant::now();
+    let (mut records, mut times) = (0u64, Vec::new());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..load.threads).map(|thread| scope.spawn({
+            let store = &store;
+            move || produce(load, store, thread as i32, begun)
+        })).collect();
+        for thread in threads {
+            let (count, mut some) = thread.join().expect("no panic");
+            records += count;
+            times.append(&mut some);
+        }
+    });
+    let rate = records as f64 / begun.elapsed().as_secs_f64();
+    let lag = store.confirmed().get() - store.dispatched().get();
+    let caught_up = Instant::now();
+    store.dispatch_to_confirmed();
+    if lag > 1 << 20 {
+        eprintln!("dispatch was {} MiB behind, {:?} to catch up", lag >> 20, caught_up.elapsed());
+    }
+    times.sort_unstable();
+    let tail = times.get(times.len() * 999 / 1000).copied().unwrap_or(0);
+    store.shutdown();
+    (rate, tail)
+}
+
+fn produce(load: &Load, store: &Arc<Store>, thread: i32, begun: Instant) -> (u64, Vec<u128>) {
+    let host: SocketAddr = "127.0.0.1:10911".parse().expect("an address");
+    let topics: Vec<String> = (0..(load.queues + 7) / 8).map(|topic| format!("Topic{topic}")).collect();
+    let queues: Vec<_> = (0..load.queues).map(|queue| store.queue(&topics[queue as usize / 8], queue % 8)).collect();
+    let mut batch = store.new_batch();
+    let (mut count, mut times) = (0u64, Vec::new());
+    let mut next = thread as usize;
+    while begun.elapsed() < Duration::from_secs(SECONDS) {
+        let start = Instant::now();
+        for _ in 0..load.batch {
+            let queue = &queues[next % queues.len()];
+            next = next.wrapping_add(7919);
+            let fields = RecordFields {
+                topic: queue.topic(),
+                queue_id: queue.queue_id(),
+                flag: 0,
+                sys_flag: 0,
+                born_timestamp: 1_700_000_000_000,
+                born_host: host,
+                store_host: host,
+                reconsume_times: 0,
+                prepared_transaction_offset: 0,
+                body: &load.body,
+                properties: &load.properties,
+            };
+            batch.push(queue, &fields).expect("it fits");
+        }
+        let end = store.append(&mut batch).expect("the disk has room");
+        if store.options().flush_disk_type == FlushDiskType::SyncFlush {
+            assert!(store.flushed().wait_blocking(end, Duration::from_secs(10)), "flush in time");
+        }
+        count += batch.len() as u64;
+        batch.clear();
+        times.push(start.elapsed().as_micros());
+    }
+    (count, times)
+}
