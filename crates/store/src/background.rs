@@ -29,8 +29,8 @@ const WRITE_BACK_BYTES: u64 = 8 << 20;
 const FULL_FLUSH: Duration = Duration::from_secs(60);
 /// With more queues than this their list is written only at a clean stop.
 const LISTED_QUEUES_MAX: usize = 100_000;
-/// How long the flusher of SYNC_FLUSH sleeps at most, to see that the store is stopping.
-const SYNC_FLUSH_SLEEP: Duration = Duration::from_millis(200);
+/// How long the flusher of SYNC_FLUSH sleeps at a time.
+const SYNC_FLUSH_SLEEP: Duration = Duration::from_secs(1);
 
 /// Tells the threads to end, and lets them sleep until then.
 #[derive(Debug, Default)]
@@ -93,7 +93,7 @@ fn flush_now_and_then(shared: &Shared) {
             if rest.is_zero() || shared.stop.is_stopping() {
                 break;
             }
-            if log.appended.wait_blocking(write_back + WRITE_BACK_BYTES, rest.min(SYNC_FLUSH_SLEEP)) {
+            if log.appended.wait_unless(write_back + WRITE_BACK_BYTES, rest, || shared.stop.is_stopping()) {
                 let appended = log.appended.get();
                 log.files.start_write_back(write_back, appended);
                 write_back = appended;
@@ -110,7 +110,8 @@ fn flush_now_and_then(shared: &Shared) {
 fn flush_at_once(shared: &Shared) {
     let log = &shared.log;
     while !shared.stop.is_stopping() {
-        if !log.appended.wait_blocking(log.flushed.get() + 1, SYNC_FLUSH_SLEEP) {
+        let stopping = || shared.stop.is_stopping();
+        if !log.appended.wait_unless(log.flushed.get() + 1, SYNC_FLUSH_SLEEP, stopping) {
             continue;
         }
         match shared.flush_log() {

@@ -108,6 +108,7 @@ impl Store {
     fn end_threads(&self) {
         self.shared.stop.stop();
         self.shared.log.ahead.stop();
+        self.shared.log.appended.wake_all();
         self.shared.bell.wake();
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {

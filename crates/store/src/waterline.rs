@@ -146,8 +146,20 @@ impl Waterline {
         WaterlineWait { waterline: self, target, registered: None }
     }
 
+    /// Wakes everybody, whatever they wait for.
+    pub(crate) fn wake_all(&self) {
+        let waiters = std::mem::take(&mut *self.waiters.lock());
+        waiters.heap.into_iter().for_each(|Reverse(waiter)| waiter.waker.wake());
+    }
+
     /// Blocks the thread until the waterline has reached `target` or `timeout` is over; says which.
     pub fn wait_blocking(&self, target: u64, timeout: Duration) -> bool {
+        self.wait_unless(target, timeout, || false)
+    }
+
+    /// As [`wait_blocking`](Self::wait_blocking), and gives up when `give_up` says so; it is asked after
+    /// [`wake_all`](Self::wake_all).
+    pub(crate) fn wait_unless(&self, target: u64, timeout: Duration, give_up: impl Fn() -> bool) -> bool {
         struct Unpark(std::thread::Thread);
         impl Wake for Unpark {
             fn wake(self: Arc<Self>) {
@@ -162,7 +174,7 @@ impl Waterline {
         self.register(target, waker.clone());
         while self.get() < target {
             let rest = deadline.saturating_duration_since(Instant::now());
-            if rest.is_zero() {
+            if rest.is_zero() || give_up() {
                 self.deregister(&waker);
                 return false;
             }
