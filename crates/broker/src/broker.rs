@@ -14,6 +14,7 @@ use ferromq_store::{AppendError, OpenError, Outcome, PushError, Store};
 use thiserror::Error;
 use tokio::task::JoinHandle;
 
+use crate::admin::ConfigVersion;
 use crate::client::{self, ConsumerTable, MessageRequestModes, ProducerTable};
 use crate::config::{BrokerConfig, store_options};
 use crate::config_file::LoadError;
@@ -32,6 +33,7 @@ use crate::topics::{TopicChange, TopicTable};
 pub(crate) struct Broker {
     /// The settings in force; replaced as a whole by UPDATE_BROKER_CONFIG.
     config: ArcSwap<BrokerConfig>,
+    pub(crate) config_version: ConfigVersion,
     /// `brokerIP1` and the port: what messages record as their store host, and what clients connect to.
     store_host: SocketAddr,
     pub(crate) started: Instant,
@@ -276,13 +278,14 @@ impl Broker {
             stats: BrokerStats::new(
                 &config.broker_cluster_name,
                 topics.system_topics().iter().cloned(),
-                config.max_stats_idle_time_in_minutes.into(),
+                config.max_stats_idle_time_in_minutes,
             ),
             schedule: ScheduleService::load(&config_directory, levels)?,
             registration: Registration::default(),
             topics,
             groups,
             store,
+            config_version: ConfigVersion::default(),
             config: ArcSwap::from_pointee(config),
         }))
     }

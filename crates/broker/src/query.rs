@@ -1,7 +1,5 @@
 //! Looking up messages by key or by place (`docs/spec/03-broker.md` 9.1, 9.2).
 
-#![allow(dead_code, reason = "not wired into the broker yet")]
-
 use std::sync::Arc;
 
 use ferromq_protocol::code::{request, response};

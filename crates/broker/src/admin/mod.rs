@@ -3,10 +3,9 @@
 //! One file per theme. A handler reads its fields, does one thing and answers; [`route`] says who handles what. Requests
 //! about topics, groups and offsets that change the tables are handled by those tables.
 
-#![allow(dead_code, reason = "not wired into the broker yet")]
-
 mod clean;
 mod cold_data;
+mod config;
 mod connections;
 mod consume_queue;
 mod consume_stats;
@@ -18,6 +17,7 @@ mod runtime_info;
 mod time_span;
 mod topic;
 
+pub(crate) use config::ConfigVersion;
 use ferromq_protocol::code::request;
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::json;
@@ -52,6 +52,8 @@ pub(crate) fn route(code: i32) -> Option<Handler> {
         request::CONSUME_MESSAGE_DIRECTLY => Async(forward::consume_message_directly),
         request::INVOKE_BROKER_TO_GET_CONSUMER_STATUS => Async(forward::get_consumer_status),
 
+        request::UPDATE_BROKER_CONFIG => Blocking(config::update_broker_config),
+        request::GET_BROKER_CONFIG => Inline(config::get_broker_config),
         request::GET_BROKER_RUNTIME_INFO => Blocking(runtime_info::get_broker_runtime_info),
 
         request::CLEAN_EXPIRED_CONSUMEQUEUE => Blocking(clean::clean_expired_consume_queue),

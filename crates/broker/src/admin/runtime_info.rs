@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ferromq_protocol::body::KVTable;
 use ferromq_protocol::command::RemotingCommand;
-use ferromq_protocol::version;
+use ferromq_protocol::{names, version};
 use ferromq_remoting::Connection;
 use ferromq_store::StoreStats;
 use jiff::Timestamp;
@@ -36,7 +36,7 @@ pub(super) fn get_broker_runtime_info(
         commit_log_directory: options.commit_log_directory.as_deref().unwrap_or(&default_log_directory),
         earliest_message_ms: broker.store.earliest_time_of_log(),
         start_accept_send_ms: config.start_accept_send_request_time_stamp,
-        delay_levels: Vec::new(),
+        delay_levels: delay_levels(broker),
         is_active: config.broker_role != BrokerRole::Slave,
         queue_capacities: [
             ("send", config.send_thread_pool_queue_capacity),
@@ -46,9 +46,30 @@ pub(super) fn get_broker_runtime_info(
             ("ack", config.ack_thread_pool_queue_capacity),
         ],
         end_transaction_capacity: config.end_transaction_pool_queue_capacity,
-        differing_subscriptions: broker.consumers.differing_subscriptions(),
+        differing_subscriptions: differing_subscriptions(broker),
     });
     answer_body(&KVTable { table })
+}
+
+/// Level, delivered offset and end of the queue of every delay level that was ever used.
+fn delay_levels(broker: &Broker) -> Vec<(i32, i64, i64)> {
+    let used = |(level, delivered)| {
+        let queue = broker.store.find_queue(names::SCHEDULE_TOPIC, level - 1)?;
+        Some((level, delivered, queue.max_offset()))
+    };
+    broker.schedule.offsets().into_iter().filter_map(used).collect()
+}
+
+/// Groups whose consumers subscribe to different things: `client topic expression, …`.
+fn differing_subscriptions(broker: &Broker) -> Vec<(String, String)> {
+    let groups = broker.consumers.differing_subscriptions().into_iter();
+    let text =
+        |(client, topic, expression): (String, String, String)| format!("{client} {topic} `{expression}`");
+    groups
+        .map(|(group, subscriptions)| {
+            (group, subscriptions.into_iter().map(text).collect::<Vec<_>>().join(", "))
+        })
+        .collect()
 }
 
 /// Where the values come from.
@@ -69,8 +90,8 @@ struct Facts<'a> {
     queue_capacities: [(&'static str, u32); 5],
     /// Configured length of the queue of END_TRANSACTION.
     end_transaction_capacity: u32,
-    /// Groups whose consumers subscribe to different things, with client id, topic and expression of each subscription.
-    differing_subscriptions: Vec<(String, Vec<(String, String, String)>)>,
+    /// Groups whose consumers subscribe to different things, with a text that says which.
+    differing_subscriptions: Vec<(String, String)>,
 }
 
 /// The table. It has every key of 4.x and of 5.x: tools lose a whole block of values when one of its keys is missing.
@@ -184,13 +205,10 @@ fn about_request_queues(table: &mut Table, facts: &Facts<'_>) {
     table.put("EndTransactionThreadPoolQueueCapacity", facts.end_transaction_capacity);
 }
 
-/// RocketMQ does not tell: there the members of such a group get each other's messages, and nobody knows why.
+/// RocketMQ does not tell: there the members of such a group miss messages, and nobody knows why.
 fn about_subscriptions(table: &mut Table, facts: &Facts<'_>) {
-    for (group, subscriptions) in &facts.differing_subscriptions {
-        let texts = subscriptions
-            .iter()
-            .map(|(client, topic, expression)| format!("{client} {topic} `{expression}`"));
-        table.put(format!("differingSubscriptions_{group}"), texts.collect::<Vec<_>>().join(", "));
+    for (group, text) in &facts.differing_subscriptions {
+        table.put(format!("differingSubscriptions_{group}"), text);
     }
 }
 
@@ -206,7 +224,7 @@ fn with_thousands_grouped(number: i64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (index, digit) in digits.char_indices() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);
@@ -254,12 +272,7 @@ mod tests {
             is_active: true,
             queue_capacities: [("send", 10_000), ("pull", 1), ("litePull", 1), ("query", 20_000), ("ack", 1)],
             end_transaction_capacity: 100_000,
-            differing_subscriptions: vec![(
-                "pay".to_owned(),
-                [("a@1", "TagA"), ("b@2", "TagB")]
-                    .map(|(client, tag)| (client.to_owned(), "T".to_owned(), tag.to_owned()))
-                    .to_vec(),
-            )],
+            differing_subscriptions: vec![("pay".to_owned(), "a@1 T `TagA`, b@2 T `TagB`".to_owned())],
         })
     }
 

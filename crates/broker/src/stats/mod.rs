@@ -4,8 +4,6 @@
 //! [`BrokerStats::item`]), keeps it, and adds to it; that is a few uncontended additions. Once a second somebody calls
 //! [`BrokerStats::tick`], which samples what is due.
 
-#![allow(dead_code, unused_imports, reason = "not wired into the broker yet")]
-
 mod item;
 mod name;
 mod recent;
