@@ -155,12 +155,13 @@ func (p *consumerProcess) kill() {
 func consumeAndPrint(namesrv, topic, group string) {
 	c := must(rocketmq.NewPushConsumer(consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{namesrv})),
 		consumer.WithGroupName(group), consumer.WithInstance(instance()), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset)))
-	mustNot(c.Subscribe(topic, consumer.MessageSelector{}, func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+	receive := func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 		for _, message := range messages {
 			fmt.Println(string(message.Body))
 		}
 		return consumer.ConsumeSuccess, nil
-	}))
+	}
+	mustNot(c.Subscribe(topic, consumer.MessageSelector{}, receive))
 	mustNot(c.Start())
 	// Its end of the pipe is closed when the parent ends.
 	io.Copy(io.Discard, os.Stdin)

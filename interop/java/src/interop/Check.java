@@ -6,6 +6,11 @@ import java.util.concurrent.Callable;
 
 /** Assertions, and waiting for something with a deadline. */
 public final class Check {
+    @FunctionalInterface
+    public interface Assertions {
+        void check() throws Exception;
+    }
+
     private Check() { }
 
     public static void that(boolean condition, String otherwise, Object... args) {
@@ -37,12 +42,12 @@ public final class Check {
     }
 
     /** Waits until assertions hold. After the deadline the last failure is thrown. */
-    public static void eventually(int seconds, Callable<?> assertions) throws Exception {
+    public static void eventually(int seconds, Assertions assertions) throws Exception {
         AssertionError[] last = new AssertionError[1];
         try {
             await(seconds, "assertions", () -> {
                 try {
-                    assertions.call();
+                    assertions.check();
                     return true;
                 } catch (AssertionError e) {
                     last[0] = e;

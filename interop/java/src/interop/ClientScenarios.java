@@ -9,7 +9,7 @@ public final class ClientScenarios {
         new Suite()
             .add("consume-from-where", ConsumeFromWhereScenarios::oldTopic)
             .add("dlq-orderly", RetryScenarios::orderlyDeadLetter)
-            .add("restart", RestartScenarios::restart)
+            .add("restart", s -> RestartScenarios.restart(s, "restart-namesrv", "restart-broker"))
             .add("retry", RetryScenarios::retry)
             .add("retry-delay-level", RetryScenarios::delayLevel)
             .add("dlq", RetryScenarios::deadLetter)

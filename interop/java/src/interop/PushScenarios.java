@@ -42,7 +42,6 @@ final class PushScenarios {
                 committed += asGroup.fetchConsumeOffset(queue, true);
             }
             Check.equal(count, committed, "sum of the committed offsets of " + group);
-            return null;
         });
         asGroup.shutdown();
     }

@@ -5,13 +5,13 @@ import java.util.List;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 
-/** Restarts a broker, which no other scenario uses. */
+/** A broker is restarted, which no other scenario uses at the same time. */
 final class RestartScenarios {
     private RestartScenarios() { }
 
     /** Progress and messages survive a restart of the broker, for consumers that stay and for ones that start anew. */
-    static void restart(Scenario s) throws Exception {
-        s.useNamesrv(Environment.address("restart-namesrv"));
+    static void restart(Scenario s, String namesrv, String broker) throws Exception {
+        s.useNamesrv(Environment.address(namesrv));
         DefaultMQProducer producer = s.producer();
         List<String> before = SendScenarios.bodies("before", 20);
         List<String> after = SendScenarios.bodies("after", 20);
@@ -26,7 +26,7 @@ final class RestartScenarios {
         PushScenarios.awaitAllCommitted(s, s.group("stays"), 20);
         leaving.shutdown();
 
-        Environment.servers("restart", "restart-broker");
+        Environment.servers("restart", broker);
 
         // The producer lives on; it needs a moment to see that the broker is back.
         Check.await(60, "a send succeeds after the restart", () -> trySend(s, producer, after.get(0)));

@@ -5,6 +5,8 @@ import interop.Environment;
 import interop.Inbox;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -58,9 +60,20 @@ final class Shop {
             admin.updateConsumeOffset(brokerAddress, "late", queue(queueId), 1);
         }
         Check.eventually(60, () -> {
-            Check.equal(0L, admin.examineConsumeStats("billing").computeTotalDiff(), "backlog of billing");
-            return null;
+            Check.equal(Map.of(0, 3L, 1, 3L, 2, 3L, 3, 3L), committed("billing"), "offsets of billing");
+            Check.equal(5, admin.examineConsumeStats("billing").getOffsetTable().size(), "queues of billing with its retry queue");
         });
+    }
+
+    /** The offsets in topic `orders` that a group has committed, by queue id. */
+    Map<Integer, Long> committed(String group) throws Exception {
+        Map<Integer, Long> offsets = new TreeMap<>();
+        admin.examineConsumeStats(group).getOffsetTable().forEach((queue, offset) -> {
+            if (queue.getTopic().equals(ORDERS)) {
+                offsets.put(queue.getQueueId(), offset.getConsumerOffset());
+            }
+        });
+        return offsets;
     }
 
     MessageQueue queue(int queueId) {
@@ -73,6 +86,8 @@ final class Shop {
         consumer.setInstanceName(group + "-1");
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPersistConsumerOffsetInterval(1000);
+        // So that the retry topic of the group, which its first heartbeat creates, is soon found.
+        consumer.setPollNameServerInterval(1000);
         return consumer;
     }
 
