@@ -1,5 +1,7 @@
 //! The servers as their users run them: the real program, its output, its exit status.
 
+#![allow(clippy::unwrap_used, reason = "this is all test code")]
+
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::Path;

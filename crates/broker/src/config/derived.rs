@@ -71,6 +71,7 @@ pub fn store_options(config: &BrokerConfig) -> StoreOptions {
     options.flush_interval_commit_log = millis(config.flush_interval_commit_log);
     options.flush_interval_consume_queue = millis(config.flush_interval_consume_queue);
     options.append_crc_property = config.enabled_append_prop_crc;
+    options.multi_dispatch_enabled = config.enable_multi_dispatch;
     options.delay_levels_ms = config.message_delay_level.delays_ms().to_vec();
     options.delete_when_hours = config.delete_when.hours().to_vec();
     options.file_reserved = Duration::from_secs(u64::from(config.file_reserved_time) * 3600);

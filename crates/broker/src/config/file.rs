@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ferromq_protocol::java_properties::{self, BadUnicodeEscape};
 use thiserror::Error;
 
-use super::{BrokerConfig, BrokerRole, InvalidValue, SETTINGS};
+use super::{BrokerConfig, BrokerRole, InvalidValue, SETTINGS, Setting};
 
 /// Something in a configuration file that the broker can start without, but its owner should know of.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub enum ConfigError {
         /// The key.
         key: &'static str,
         /// Its value.
-        value: &'static str,
+        value: String,
         /// Why that matters.
         reason: &'static str,
     },
@@ -136,36 +136,43 @@ impl BrokerConfig {
         if self.broker_role == BrokerRole::Slave && self.broker_id == 0 {
             return Err(ConfigError::Conflict("Slave's brokerId must be > 0"));
         }
-        let asked_for = [
-            (
-                self.broker_role == BrokerRole::Slave,
-                "brokerRole",
-                "SLAVE",
-                "this version can't follow a master",
-            ),
-            (
-                self.enable_controller_mode,
-                "enableControllerMode",
-                "true",
-                "this version knows no controllers",
-            ),
-            (
-                self.enable_d_leger_commit_log,
-                "enableDLegerCommitLog",
-                "true",
-                "this version knows no Raft groups",
-            ),
-            (self.acl_enable, "aclEnable", "true", NO_ACCESS_CONTROL),
-            (self.authentication_enabled, "authenticationEnabled", "true", NO_ACCESS_CONTROL),
-            (self.authorization_enabled, "authorizationEnabled", "true", NO_ACCESS_CONTROL),
-        ];
-        if let Some((_, key, value, reason)) = asked_for.into_iter().find(|(is_asked_for, ..)| *is_asked_for)
-        {
-            return Err(ConfigError::NotSupported { key, value, reason });
-        }
+        self.check_supported()?;
         self.broker_id = 0;
         self.ha_listen_port = self.ha_port();
         Ok(())
+    }
+
+    /// Refuses what must not be ignored: who relies on it would lose messages, or let strangers in.
+    fn check_supported(&self) -> Result<(), ConfigError> {
+        let is_path_list = self.store_path_commit_log.as_ref().is_some_and(|path| path.contains([',', ';']));
+        let asked_for = [
+            ("brokerRole", self.broker_role == BrokerRole::Slave, "this version can't follow a master"),
+            ("enableControllerMode", self.enable_controller_mode, "this version knows no controllers"),
+            ("enableDLegerCommitLog", self.enable_d_leger_commit_log, "this version knows no Raft groups"),
+            (
+                "inSyncReplicas",
+                self.in_sync_replicas > 1,
+                "this version has no replicas that could have a message",
+            ),
+            ("storeType", self.store_type != "default", "only the store type `default` is there"),
+            ("configManagerVersion", self.config_manager_version != "v1", "only the version `v1` is there"),
+            ("storePathCommitLog", is_path_list, "this version keeps its log in one directory"),
+            (
+                "readOnlyCommitLogStorePaths",
+                self.read_only_commit_log_store_paths.is_some(),
+                "this version keeps its log in one directory",
+            ),
+            ("aclEnable", self.acl_enable, NO_ACCESS_CONTROL),
+            ("authenticationEnabled", self.authentication_enabled, NO_ACCESS_CONTROL),
+            ("authorizationEnabled", self.authorization_enabled, NO_ACCESS_CONTROL),
+        ];
+        match asked_for.into_iter().find(|(_, is_asked_for, _)| *is_asked_for) {
+            Some((key, _, reason)) => {
+                let value = Setting::find(key).and_then(|setting| (setting.get)(self)).unwrap_or_default();
+                Err(ConfigError::NotSupported { key, value, reason })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Says what `namesrvAddr` should be if it is not.
@@ -342,6 +349,14 @@ mod tests {
                     .into()
             )
         );
+        for (key, value) in [
+            ("storeType", "defaultRocksDB"),
+            ("configManagerVersion", "v2"),
+            ("storePathCommitLog", "/a,/b"),
+            ("inSyncReplicas", "2"),
+        ] {
+            assert_eq!(failure(&[(key, value)]).0, 253, "{key}");
+        }
         for list in ["127.0.0.1", ":9876", "a:9876;;b:1", "a:99999", "a:9876,b:9876"] {
             assert_eq!(failure(&[("namesrvAddr", list)]).0, 253, "{list}");
         }

@@ -30,6 +30,8 @@ mod replication;
 mod operations;
 mod derived;
 mod file;
+#[cfg(test)]
+mod reference;
 mod update;
 mod value;
 

@@ -128,6 +128,15 @@ mod tests {
     }
 
     #[test]
+    fn no_key_that_names_a_file_or_code_is_forgotten() {
+        let words = ["Path", "Home", "RootDir", "PlugIn", "Provider", "Class", "Command", "storeType"];
+        for setting in super::super::SETTINGS {
+            let names_one = words.iter().any(|word| setting.key.contains(word));
+            assert!(!names_one || setting.change == Change::Sealed, "{}", setting.key);
+        }
+    }
+
+    #[test]
     fn what_is_read_at_the_start_says_so() {
         let error = update("messageDelayLevel=1s 5s").unwrap_err();
         assert_eq!(error, UpdateError::NotAtRuntime { key: "messageDelayLevel" });

@@ -58,7 +58,6 @@ pub(super) fn register_topic(config: &BrokerConfig, topic: &TopicConfig) -> Remo
         read_queue_nums: topic.read_queue_nums,
         write_queue_nums: topic.write_queue_nums,
         topic_sys_flag: topic.topic_sys_flag,
-        ..Default::default()
     };
     let route = TopicRouteData { queue_datas: vec![queue_data], ..Default::default() };
     RemotingCommand::request(request::REGISTER_TOPIC_IN_NAMESRV)

@@ -9,7 +9,7 @@ macro_rules! delay_settings {
     /// Milliseconds between two writes of the progress of delay levels.
     flush_delay_offset_interval: u64 = 10_000; live "flushDelayOffsetInterval";
     /// Count delayed messages in the statistics.
-    enable_schedule_message_stats: bool = true; live "enableScheduleMessageStats";
+    enable_schedule_message_stats: bool = true; unused "enableScheduleMessageStats";
     /// Deliver several delayed messages at once.
     enable_schedule_async_deliver: bool = false; unused "enableScheduleAsyncDeliver";
     /// How many at most.
@@ -19,8 +19,8 @@ macro_rules! delay_settings {
 }
 
 "Timer messages" {
-    /// Serve messages with a delivery time.
-    timer_wheel_enable: bool = true; unused "timerWheelEnable";
+    /// There is a topic for timer messages. They are not served yet.
+    timer_wheel_enable: bool = true; restart "timerWheelEnable";
     /// Seconds that a message can be delayed at most.
     timer_max_delay_sec: u32 = 259_200; unused "timerMaxDelaySec";
     /// Milliseconds of a slot of the wheel.
@@ -87,8 +87,8 @@ macro_rules! delay_settings {
     pop_polling_map_expire_time_seconds: u64 = 600; unused "popPollingMapExpireTimeSeconds";
     /// POP requests that may wait in all.
     max_pop_polling_size: u64 = 100_000; unused "maxPopPollingSize";
-    /// Queues of the topic of check-points.
-    revive_queue_num: u32 = 8; unused "reviveQueueNum";
+    /// Queues of the topic of check-points. POP is not served yet.
+    revive_queue_num: u32 = 8; restart "reviveQueueNum";
     /// Milliseconds between two rounds of revival.
     revive_interval: u64 = 1000; unused "reviveInterval";
     /// Rounds that may be slow.

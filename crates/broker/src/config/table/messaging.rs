@@ -44,11 +44,11 @@ macro_rules! messaging_settings {
     /// Sends are refused before this time, in milliseconds since 1970.
     start_accept_send_request_time_stamp: u64 = 0; live "startAcceptSendRequestTimeStamp";
     /// Refuse transactional messages.
-    reject_transaction_message: bool = false; live "rejectTransactionMessage" [important];
+    reject_transaction_message: bool = false; unused "rejectTransactionMessage" [important];
     /// Answer a send when it is done instead of blocking a thread. FerroMQ always does.
     async_send_enable: bool = true; unused "asyncSendEnable";
     /// Keep replies of the request-reply model in the reply topic.
-    store_reply_message_enable: bool = true; live "storeReplyMessageEnable";
+    store_reply_message_enable: bool = true; unused "storeReplyMessageEnable";
     /// Delayed messages can be called back.
     recall_message_enable: bool = false; unused "recallMessageEnable";
     /// They can even when the broker is not writable.
@@ -71,7 +71,7 @@ macro_rules! messaging_settings {
     /// Serve lite pull requests.
     lite_pull_message_enable: bool = true; live "litePullMessageEnable";
     /// Refuse consumers that pull.
-    reject_pull_consumer_enable: bool = false; unused "rejectPullConsumerEnable";
+    reject_pull_consumer_enable: bool = false; live "rejectPullConsumerEnable";
     /// Copy messages before sending them.
     transfer_msg_by_heap: bool = true; unused "transferMsgByHeap";
     /// Limit the network traffic of pulls.
@@ -85,9 +85,9 @@ macro_rules! messaging_settings {
     /// Milliseconds without a heartbeat after which a group's subscription is forgotten.
     subscription_expired_timeout: u64 = 600_000; live "subscriptionExpiredTimeout";
     /// Milliseconds between two writes of consumers' progress.
-    flush_consumer_offset_interval: u32 = 5000; live "flushConsumerOffsetInterval";
+    flush_consumer_offset_interval: u32 = 5000; restart "flushConsumerOffsetInterval";
     /// Commits after which the progress file gets a new version.
-    consumer_offset_update_version_step: u64 = 500; unused "consumerOffsetUpdateVersionStep";
+    consumer_offset_update_version_step: u64 = 500; restart "consumerOffsetUpdateVersionStep";
     /// Deliveries after which the file of delay levels gets a new version.
     delay_offset_update_version_step: u64 = 200; unused "delayOffsetUpdateVersionStep";
     /// Resetting a group's progress works on the broker, for groups without consumers too.

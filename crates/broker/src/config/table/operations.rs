@@ -5,7 +5,7 @@ macro_rules! operations_settings {
 
 "Statistics and metrics" {
     /// Statistics of each queue.
-    enable_detail_stat: bool = true; live "enableDetailStat";
+    enable_detail_stat: bool = true; unused "enableDetailStat";
     /// Minutes after which statistics that nobody adds to are dropped; -1 is never.
     max_stats_idle_time_in_minutes: i32 = -1; restart "maxStatsIdleTimeInMinutes";
     /// Statistics of light queues.

@@ -140,7 +140,7 @@ macro_rules! store_settings {
     /// Light queues get offsets.
     enable_lmq: bool = false; unused "enableLmq";
     /// Light queues are built.
-    enable_multi_dispatch: bool = false; unused "enableMultiDispatch";
+    enable_multi_dispatch: bool = false; restart "enableMultiDispatch";
     /// Without effect in Apache's broker as well.
     max_lmq_consume_queue_num: u32 = 20_000; unused "maxLmqConsumeQueueNum";
     /// Without effect in Apache's broker as well.

@@ -4,8 +4,8 @@ macro_rules! thread_settings {
     ([$next:ident $($rest:ident)*] $($done:tt)*) => { $next! { [$($rest)*] $($done)*
 
 "Threads and flow control" {
-    /// Refuse requests that their client has given up waiting for.
-    broker_fast_failure_enable: bool = true; live "brokerFastFailureEnable";
+    /// Refuse requests that waited too long. FerroMQ answers them late rather than never.
+    broker_fast_failure_enable: bool = true; unused "brokerFastFailureEnable";
     /// Milliseconds that a send may wait. FerroMQ queues bursts as long as the client waits for its answer.
     wait_time_mills_in_send_queue: u64 = 200; unused "waitTimeMillsInSendQueue";
     /// Milliseconds that a pull may wait.
