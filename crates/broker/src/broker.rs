@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use ferromq_protocol::body::{DataVersion, TopicConfigSerializeWrapper};
 use ferromq_protocol::message::RecordFields;
-use ferromq_remoting::{BindError, RunningServer, Server, ServerOptions};
+use ferromq_remoting::{BindError, Limits, RunningServer, Server, ServerOptions};
 use ferromq_store::{AppendError, OpenError, Outcome, PushError, Store};
 use thiserror::Error;
 use tokio::task::JoinHandle;
@@ -166,7 +166,11 @@ pub struct RunningBroker {
 impl RunningBroker {
     /// Opens the store, loads the tables, listens, and registers at the name servers. Needs a Tokio runtime.
     pub async fn start(mut config: BrokerConfig) -> Result<Self, StartError> {
-        let options = ServerOptions { encoding: config.header_encoding(), ..ServerOptions::default() };
+        let idle_timeout = Duration::from_secs(config.server_channel_max_idle_time_seconds.into());
+        let options = ServerOptions {
+            encoding: config.header_encoding(),
+            limits: Limits { idle_timeout, ..Limits::default() },
+        };
         let main = Server::bind(&config.bind_address, port(config.listen_port), options.clone())?;
         let fast_port = if config.listen_port == 0 { 0 } else { port(config.listen_port).saturating_sub(2) };
         let fast = Server::bind(&config.bind_address, fast_port, options)?;

@@ -73,7 +73,7 @@ macro_rules! identity_settings {
 
 "Listening" {
     /// Seconds after which a connection that is silent is closed.
-    server_channel_max_idle_time_seconds: u32 = 120; restart "serverChannelMaxIdleTimeSeconds";
+    server_channel_max_idle_time_seconds: u32 = 120; restart "serverChannelMaxIdleTimeSeconds" in 1..=2_147_483_647;
     /// Length of the queue of connections that wait to be accepted.
     server_socket_backlog: u32 = 1024; unused "serverSocketBacklog";
     /// Bytes of the socket's send buffer; 0 leaves it to the system.
