@@ -91,14 +91,17 @@ impl Group {
             (registered.changed, registered.visible) = (true, true);
             Member { client: client.clone(), subscriptions: None, fingerprint }
         });
-        if member.client.client_id != client.client_id {
+        if member.client.client_id == client.client_id {
+            // What else it said of itself first is kept, as in Java.
+            (member.client.heard, member.client.heard_ms) = (client.heard, client.heard_ms);
+        } else {
             tracing::warn!(
                 before = &*member.client.client_id, now = &*client.client_id, group = data.group_name,
                 peer = %client.connection.client_address(), "a connection's client has another name now"
             );
+            member.client = client.clone();
             registered.visible = true;
         }
-        member.client = client.clone();
         registered.sub_change = std::mem::replace(&mut member.fingerprint, fingerprint) != fingerprint;
         if without_sub {
             registered.sub_change |= member.subscriptions.is_none();

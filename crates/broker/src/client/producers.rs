@@ -36,7 +36,14 @@ impl ProducerTable {
             None => group.into(),
         };
         let connection = &client.connection;
-        state.groups.entry(name.clone()).or_default().insert(connection.id(), client.clone());
+        let members = state.groups.entry(name.clone()).or_default();
+        match members.get_mut(&connection.id()).filter(|known| known.client_id == client.client_id) {
+            // What else it said of itself first is kept, as in Java.
+            Some(known) => (known.heard, known.heard_ms) = (client.heard, client.heard_ms),
+            None => {
+                members.insert(connection.id(), client.clone());
+            }
+        }
         state.by_connection.entry(connection.id()).or_default().insert(name);
         state.by_client.insert(client.client_id.clone(), connection.clone());
     }
