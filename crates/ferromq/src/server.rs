@@ -26,6 +26,7 @@ pub(crate) fn standalone(args: &StandaloneArgs) -> Result<(), Failure> {
     let broker_settings = settings::of_standalone_broker(args)?;
     warn(&broker_settings.warnings);
     let mut config = broker_settings.config;
+    tell_without_effect(&config);
     let namesrv_config = settings::of_standalone_namesrv(args, &config);
     run(async move {
         let mut signals = Signals::new()?;
@@ -103,7 +104,8 @@ pub(crate) fn broker(args: &BrokerArgs) -> Result<(), Failure> {
     }
     logging::start(&args.log)?;
     warn(&settings.warnings);
-    let config: BrokerConfig = settings.config;
+    let config = settings.config;
+    tell_without_effect(&config);
     if config.namesrv_addr.is_none() {
         tracing::warn!(
             "no name server is set (-n, namesrvAddr, NAMESRV_ADDR): clients can't find this broker"
@@ -149,6 +151,13 @@ fn run(server: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure>
 fn warn(warnings: &[String]) {
     for warning in warnings {
         tracing::warn!("{warning}");
+    }
+}
+
+fn tell_without_effect(config: &BrokerConfig) {
+    let keys = config.without_effect();
+    if !keys.is_empty() {
+        tracing::info!(keys = keys.join(", "), "settings that have no effect in this version");
     }
 }
 

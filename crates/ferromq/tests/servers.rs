@@ -8,6 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use ferromq_protocol::code::request;
+use ferromq_protocol::command::RemotingCommand;
+use ferromq_remoting::Client;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The program with an environment that says nothing.
@@ -115,6 +118,60 @@ fn standalone_serves_and_stops() {
         server.signal(signal);
         assert_eq!(server.wait(), Some(0));
     }
+}
+
+/// `timeout` and some terminals send a signal to the process and to its group.
+#[test]
+fn a_signal_that_arrives_twice_counts_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(&mut standalone(directory.path()), "The broker[");
+    server.signal(Signal::TERM);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(), Some(0));
+}
+
+/// Sends one request and returns the answer.
+fn ask(port: u16, command: RemotingCommand) -> RemotingCommand {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let answer =
+        async { Client::new().invoke(&format!("127.0.0.1:{port}"), command, Duration::from_secs(5)).await };
+    runtime.block_on(answer).unwrap()
+}
+
+fn update(properties: &str) -> RemotingCommand {
+    RemotingCommand::request(request::UPDATE_BROKER_CONFIG).with_body(properties.to_owned())
+}
+
+#[test]
+fn changed_settings_survive_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(&mut standalone(directory.path()), "The broker[");
+    let answer = ask(server.port("fast port"), update("fileReservedTime=48\nregionId=a b\n"));
+    assert_eq!((answer.code, answer.remark), (0, None));
+    let changes = std::fs::read_to_string(directory.path().join("config/broker.properties")).unwrap();
+    assert_eq!(changes, "fileReservedTime=48\nregionId=a b\n");
+    server.signal(Signal::TERM);
+    server.wait();
+
+    let server = Server::start(&mut standalone(directory.path()), "The broker[");
+    let answer = ask(server.port("fast port"), RemotingCommand::request(request::GET_BROKER_CONFIG));
+    let settings = String::from_utf8(answer.body.to_vec()).unwrap();
+    assert!(
+        settings.contains("\nfileReservedTime=48\n") && settings.contains("\nregionId=a b\n"),
+        "{settings}"
+    );
+}
+
+#[test]
+fn clients_can_t_move_the_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(&mut standalone(directory.path()), "The broker[");
+    let elsewhere = directory.path().join("elsewhere");
+    for key in ["storePathRootDir", "storePathCommitLog", "rocketmqHome", "brokerConfigPath"] {
+        let answer = ask(server.port("fast port"), update(&format!("{key}={}\n", elsewhere.display())));
+        assert_eq!(answer.code, 16, "{key}");
+    }
+    assert!(!elsewhere.exists() && !directory.path().join("config/broker.properties").exists());
 }
 
 #[test]

@@ -296,6 +296,12 @@ mod tests {
     }
 
     #[test]
+    fn what_this_version_does_not_act_on_can_be_told() {
+        let (config, _) = read("sendMessageThreadPoolNums=99\nbrokerName=a\npopPollingSize=1024\n").unwrap();
+        assert_eq!(config.without_effect(), ["sendMessageThreadPoolNums"]);
+    }
+
+    #[test]
     fn malformed_values_are_shown_where_they_stand() {
         for (text, error) in [
             ("#\nlistenPort=1 0911", "2: listenPort must be a whole number from 0 to 65535, not `1 0911`"),

@@ -113,6 +113,14 @@ impl BrokerConfig {
         self.entries().into_iter().filter(|(key, _)| is_important(key)).collect()
     }
 
+    /// Keys that were changed but that this version does not act on.
+    pub fn without_effect(&self) -> Vec<&'static str> {
+        let default = Self::default();
+        let is_changed = |setting: &&Setting| (setting.get)(self) != (setting.get)(&default);
+        let unused = SETTINGS.iter().filter(|setting| setting.change == Change::Unused);
+        unused.filter(is_changed).map(|setting| setting.key).collect()
+    }
+
     /// How this process writes headers.
     pub fn header_encoding(&self) -> HeaderEncoding {
         self.header_encoding
