@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ferromq_protocol::body::{ConsumeType, ConsumerConnection, MessageModel, SubscriptionData};
@@ -18,7 +17,6 @@ use super::group::{Group, Membership, Registered, SubscriptionsByClient};
 #[derive(Debug, Default)]
 pub(crate) struct ConsumerTable {
     state: RwLock<State>,
-    version: AtomicU64,
     /// Subscriptions of groups that send them with their pulls.
     pub(crate) compensation: Compensation,
 }
@@ -32,43 +30,21 @@ struct State {
 /// What a pull has to know about its group.
 #[derive(Clone, Debug)]
 pub(crate) struct PullingConsumer {
-    /// How the group gets messages, according to its last heartbeat.
-    pub(crate) consume_type: Option<ConsumeType>,
     /// Who of the group gets a message, according to its last heartbeat.
     pub(crate) message_model: Option<MessageModel>,
-    /// The client behind the connection; `None` if it is not a member of the group.
-    pub(crate) client_id: Option<Arc<str>>,
     /// What counts for this pull: the subscription of the client that sends it, or else the group's.
     pub(crate) subscription: Option<Arc<SubscriptionData>>,
 }
 
 impl ConsumerTable {
-    /// Changes with everything that [`for_pull`](Self::for_pull) may tell. Whoever remembers what it told reads this
-    /// *before*, and may rely on it as long as this stays the same.
-    pub(crate) fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
-    }
-
     /// What a pull over this connection has to know; `None` if no consumer of the group is connected.
     pub(crate) fn for_pull(&self, connection: u64, group: &str, topic: &str) -> Option<PullingConsumer> {
         let state = self.state.read();
         let group = state.groups.get(group)?;
         Some(PullingConsumer {
-            consume_type: group.consume_type(),
             message_model: group.message_model(),
-            client_id: group.client_over(connection).map(|client| client.client_id.clone()),
             subscription: group.subscription_over(connection, topic).cloned(),
         })
-    }
-
-    /// The subscription of the client behind this connection, or else its group's.
-    pub(crate) fn subscription_for(
-        &self,
-        connection: u64,
-        group: &str,
-        topic: &str,
-    ) -> Option<Arc<SubscriptionData>> {
-        self.state.read().groups.get(group)?.subscription_over(connection, topic).cloned()
     }
 
     /// What the group as a whole subscribes to, or else what its pulls said (4.5). For administrators.
@@ -83,11 +59,6 @@ impl ConsumerTable {
         let state = self.state.read();
         let group = state.groups.get(group)?;
         group.has_subscriptions().then(|| group.subscribes_to(topic))
-    }
-
-    /// Whether any consumer of the group is connected.
-    pub(crate) fn is_online(&self, group: &str) -> bool {
-        self.state.read().groups.contains_key(group)
     }
 
     /// How the group gets its messages and who of it gets one; `None` if no consumer of it is connected.
@@ -117,16 +88,6 @@ impl ConsumerTable {
         groups.map(|(name, _)| name.to_string()).collect()
     }
 
-    /// Names of all groups that have a consumer connected.
-    pub(crate) fn online_groups(&self) -> Vec<String> {
-        self.state.read().groups.keys().map(|name| name.to_string()).collect()
-    }
-
-    /// How many groups have consumers that subscribe to different things.
-    pub(crate) fn differing_groups(&self) -> usize {
-        self.state.read().groups.values().filter(|group| group.differs()).count()
-    }
-
     /// Groups whose consumers subscribe to different things.
     pub(crate) fn differing_subscriptions(&self) -> Vec<(String, SubscriptionsByClient)> {
         let state = self.state.read();
@@ -148,9 +109,6 @@ impl ConsumerTable {
             group.log_difference(&name);
         }
         state.by_connection.entry(membership.client.connection.id()).or_default().insert(name);
-        if registered.visible {
-            self.version.fetch_add(1, Ordering::Release);
-        }
         registered
     }
 
@@ -163,14 +121,14 @@ impl ConsumerTable {
                 state.by_connection.remove(&connection);
             }
         }
-        self.remove(&mut state, connection, group)
+        state.remove(connection, group)
     }
 
     /// A connection ended: removes it from all groups, and returns those.
     pub(super) fn on_close(&self, connection: u64) -> Vec<Arc<str>> {
         let mut state = self.state.write();
         let groups = state.by_connection.remove(&connection).unwrap_or_default();
-        groups.into_iter().filter(|group| self.remove(&mut state, connection, group)).collect()
+        groups.into_iter().filter(|group| state.remove(connection, group)).collect()
     }
 
     /// Removes consumers that were silent for longer than `limit`; returns their groups and them.
@@ -191,15 +149,14 @@ impl ConsumerTable {
         }
         (groups, gone)
     }
+}
 
-    fn remove(&self, state: &mut State, connection: u64, name: &str) -> bool {
-        let Some(group) = state.groups.get_mut(name) else { return false };
+impl State {
+    fn remove(&mut self, connection: u64, name: &str) -> bool {
+        let Some(group) = self.groups.get_mut(name) else { return false };
         let removed = group.remove(connection);
         if group.is_empty() {
-            state.groups.remove(name);
-        }
-        if removed {
-            self.version.fetch_add(1, Ordering::Release);
+            self.groups.remove(name);
         }
         removed
     }

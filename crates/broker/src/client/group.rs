@@ -30,7 +30,7 @@ pub(super) struct Membership<'h> {
 pub(super) struct Registered {
     /// Members have to share out the queues anew: a consumer came, or a topic was added or dropped.
     pub(super) changed: bool,
-    /// Something that a pull may have looked at has changed.
+    /// Something that pulls or administrators can see has changed.
     pub(super) visible: bool,
     /// The client has to send its subscriptions: they are not known, or not the ones it means.
     pub(super) sub_change: bool,
@@ -211,10 +211,6 @@ impl Group {
 
     pub(super) fn clients(&self) -> impl Iterator<Item = &Client> {
         self.members.values().map(|member| &member.client)
-    }
-
-    pub(super) fn client_over(&self, connection: u64) -> Option<&Client> {
-        self.members.get(&connection).map(|member| &member.client)
     }
 
     pub(super) fn consume_type(&self) -> Option<ConsumeType> {

@@ -12,8 +12,6 @@
 //! | `assignment`, `request_modes` | codes 400 to 402 |
 //! | [`calls`] | requests from us to clients |
 
-#![allow(dead_code, reason = "the administrators' requests are about to use the rest")]
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

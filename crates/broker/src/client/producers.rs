@@ -15,6 +15,7 @@ use super::Client;
 #[derive(Debug, Default)]
 pub(crate) struct ProducerTable {
     state: RwLock<State>,
+    #[allow(dead_code, reason = "see `pick`")]
     next: AtomicUsize,
 }
 
@@ -87,6 +88,7 @@ impl ProducerTable {
     }
 
     /// A connection to any producer of the group: to each in turn. For questions about transactions, and replies.
+    #[allow(dead_code, reason = "transactions ask producers; they come next")]
     pub(crate) fn pick(&self, group: &str) -> Option<Arc<Connection>> {
         let state = self.state.read();
         let members = state.groups.get(group)?;
@@ -97,6 +99,7 @@ impl ProducerTable {
     }
 
     /// The connection over which a client was heard of last, if it is open.
+    #[allow(dead_code, reason = "replies are pushed to producers; they come next")]
     pub(crate) fn connection_of(&self, client_id: &str) -> Option<Arc<Connection>> {
         let state = self.state.read();
         state.by_client.get(client_id).filter(|connection| !connection.is_closed()).cloned()

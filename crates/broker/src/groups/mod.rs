@@ -2,8 +2,6 @@
 //!
 //! [`SubscriptionGroups`] is the table with its file, `requests` what administrators ask.
 
-#![allow(dead_code, reason = "the administrators' requests are about to use the rest")]
-
 mod name;
 mod requests;
 mod table;

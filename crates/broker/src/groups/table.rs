@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ferromq_protocol::body::{DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper};
@@ -45,8 +44,6 @@ pub(crate) struct SubscriptionGroups {
 #[derive(Debug)]
 struct Shared {
     groups: RwLock<Groups>,
-    /// Changes after each change of `groups`, before their lock is released.
-    version: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -86,7 +83,7 @@ impl SubscriptionGroups {
             by_name.insert(group_name, Arc::new(group));
         }
         let groups = RwLock::new(Groups { by_name, forbidden: forbidden_table, data_version });
-        let shared = Arc::new(Shared { groups, version: AtomicU64::new(1) });
+        let shared = Arc::new(Shared { groups });
         let file = SavedFile::start(file, Duration::ZERO, {
             let shared = shared.clone();
             move || shared.snapshot()
@@ -122,12 +119,6 @@ impl SubscriptionGroups {
         tracing::info!(group, "consumer group created");
         self.put(groups, vec![created.clone()]);
         Ok(created)
-    }
-
-    /// Changes with every change of any group or of what is forbidden to it. Whoever remembers an answer of this table
-    /// reads this *before*, and may rely on the answer as long as this stays the same.
-    pub(crate) fn version(&self) -> u64 {
-        self.shared.version.load(Ordering::Acquire)
     }
 
     /// All groups, in no order.
@@ -214,7 +205,6 @@ impl SubscriptionGroups {
     /// Ends a change.
     fn changed(&self, mut groups: RwLockWriteGuard<'_, Groups>) -> Revision {
         groups.data_version.next_version(0, clock::now_ms());
-        self.shared.version.fetch_add(1, Ordering::Release);
         drop(groups);
         self.file.changed()
     }

@@ -3,8 +3,6 @@
 //! [`ConsumerOffsets`] is the table with its file. `commit` decides what becomes of a progress that a client reports,
 //! `requests` answers the questions about offsets, `reset` moves groups to where an administrator wants them.
 
-#![allow(dead_code, reason = "the administrators' requests are about to use the rest")]
-
 mod commit;
 mod requests;
 mod reset;

@@ -3,8 +3,6 @@
 //! [`TopicTable`] is the table with its file; `system` knows the topics that every broker has, `attributes` the rules for
 //! a topic's attributes, `requests` what administrators ask.
 
-#![allow(dead_code, reason = "the administrators' requests are about to use the rest")]
-
 mod attributes;
 mod requests;
 mod system;
