@@ -53,11 +53,16 @@ impl<'a> Parser<'a> {
     /// A quoted string: where its text stands and whether it holds escapes.
     fn string(&mut self) -> Result<(Span, Form), Irregular> {
         self.expect(b'"')?;
+        /// Most keys and values end within so many bytes, which are quicker looked at than searched.
+        const SHORT: usize = 16;
         let start = self.at;
         let mut form = Form::Plain;
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
-            let Some(found) = memchr2(b'"', b'\\', rest) else { return Err(Irregular::NeedsLenientReader) };
+            let stops = |byte: &u8| matches!(byte, b'"' | b'\\');
+            let near = rest[..rest.len().min(SHORT)].iter().position(stops);
+            let found = near.or_else(|| memchr2(b'"', b'\\', rest.get(SHORT..)?).map(|found| found + SHORT));
+            let Some(found) = found else { return Err(Irregular::NeedsLenientReader) };
             self.at += found;
             if self.text[self.at] == b'"' {
                 let span = Span::new(start, self.at);
@@ -248,43 +253,64 @@ fn write_member(name: &str, out: &mut Vec<u8>) {
     out.push(b':');
 }
 
+/// Bytes that a JSON string can hold only escaped, or that may begin a character that is written escaped.
+const NOT_PLAIN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        table[byte] = true;
+        byte += 1;
+    }
+    table[b'"' as usize] = true;
+    table[b'\\' as usize] = true;
+    table[0x7f] = true;
+    table[0xc2] = true;
+    table[0xe2] = true;
+    table
+};
+
 /// Writes UTF-8 text as a JSON string with the escapes that fastjson writes (5.2 rule 6).
 pub fn write_json_string(out: &mut Vec<u8>, text: &[u8]) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
     out.push(b'"');
-    let mut done = 0;
-    let mut at = 0;
-    while let Some(&byte) = text.get(at) {
-        let (short, unit, width) = match byte {
-            b'"' | b'\\' => (byte, 0, 1),
-            0x08 => (b'b', 0, 1),
-            b'\t' => (b't', 0, 1),
-            b'\n' => (b'n', 0, 1),
-            0x0c => (b'f', 0, 1),
-            b'\r' => (b'r', 0, 1),
-            0..=0x1f | 0x7f => (b'u', u16::from(byte), 1),
-            // U+0080 to U+009F, and U+2028, U+2029.
-            0xc2 if text.get(at + 1).is_some_and(|next| (0x80..=0x9f).contains(next)) => {
-                (b'u', u16::from(text[at + 1]), 2)
-            }
-            0xe2 if text.get(at + 1) == Some(&0x80) && matches!(text.get(at + 2), Some(0xa8 | 0xa9)) => {
-                (b'u', 0x2000 | u16::from(text[at + 2] & 0x7f), 3)
-            }
-            _ => {
-                at += 1;
-                continue;
-            }
-        };
-        out.extend_from_slice(&text[done..at]);
-        out.extend_from_slice(&[b'\\', short]);
-        if short == b'u' {
-            out.extend((0..4).rev().map(|digit| HEX[usize::from(unit >> (4 * digit) & 0xf)]));
-        }
-        at += width;
-        done = at;
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(|byte| NOT_PLAIN[usize::from(*byte)]) {
+        out.extend_from_slice(&rest[..at]);
+        let used = write_escaped(out, &rest[at..]);
+        rest = &rest[at + used..];
     }
-    out.extend_from_slice(&text[done..]);
+    out.extend_from_slice(rest);
     out.push(b'"');
+}
+
+/// Writes the character at the start of `text`, escaped if need be, and returns how many bytes of `text` it is. (For a
+/// character that needs no escape that is its first byte, which is all that has to be looked at.)
+fn write_escaped(out: &mut Vec<u8>, text: &[u8]) -> usize {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let (unit, width) = match *text {
+        [short @ (b'"' | b'\\'), ..] => return write_short(out, short),
+        [0x08, ..] => return write_short(out, b'b'),
+        [b'\t', ..] => return write_short(out, b't'),
+        [b'\n', ..] => return write_short(out, b'n'),
+        [0x0c, ..] => return write_short(out, b'f'),
+        [b'\r', ..] => return write_short(out, b'r'),
+        [control @ (0..=0x1f | 0x7f), ..] => (u16::from(control), 1),
+        // U+0080 to U+009F, and U+2028, U+2029.
+        [0xc2, control @ 0x80..=0x9f, ..] => (u16::from(control), 2),
+        [0xe2, 0x80, separator @ (0xa8 | 0xa9), ..] => (0x2000 | u16::from(separator & 0x7f), 3),
+        [plain, ..] => {
+            out.push(plain);
+            return 1;
+        }
+        [] => return 0,
+    };
+    out.extend_from_slice(b"\\u");
+    out.extend((0..4).rev().map(|digit| HEX[usize::from(unit >> (4 * digit) & 0xf)]));
+    width
+}
+
+fn write_short(out: &mut Vec<u8>, letter: u8) -> usize {
+    out.extend_from_slice(&[b'\\', letter]);
+    1
 }
 
 /// Appends a JSON string's text to `out` with its escapes resolved. A lone surrogate becomes U+FFFD.

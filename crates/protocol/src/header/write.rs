@@ -1,7 +1,5 @@
 //! Writing headers straight into the bytes that go to the socket.
 
-use std::io::Write as _;
-
 use super::write_json_string;
 use crate::frame::{self, HeaderEncoding};
 use crate::version::{self, Language};
@@ -167,7 +165,6 @@ pub fn write_response<'f>(
     body: &[u8],
 ) {
     let (start, header_end) = begin_frame(out, encoding, head, fields);
-    // `Vec` never fails to write.
-    let _ = out.write_all(body);
+    out.extend_from_slice(body);
     frame::finish(out, start, header_end, encoding);
 }

@@ -1,6 +1,5 @@
 //! Message ids (`docs/spec/01-remoting.md` §6.4).
 
-use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -79,10 +78,9 @@ impl UniqueIds {
 }
 
 fn push_hex(out: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        // Writing to a String does not fail.
-        let _ = write!(out, "{byte:02X}");
-    }
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
+    out.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]));
 }
 
 /// An unspecified address of the same family, for places that have none.
