@@ -62,7 +62,13 @@ impl Outcome {
 
 impl AppendBatch {
     pub(crate) fn new(record_len_max: usize, crc_property: bool) -> Self {
-        AppendBatch { scratch: Vec::new(), entries: Vec::new(), outcomes: Vec::new(), crc_property, record_len_max }
+        AppendBatch {
+            scratch: Vec::new(),
+            entries: Vec::new(),
+            outcomes: Vec::new(),
+            crc_property,
+            record_len_max,
+        }
     }
 
     /// Adds one message. On an error the batch is unchanged.

@@ -70,10 +70,13 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, FileErr
     };
     Ok(vec![
         spawn("store-ahead", |shared| shared.log.ahead.run(|| shared.log.appended.get()))?,
-        spawn("store-flush", match shared.options.flush_disk_type {
-            FlushDiskType::AsyncFlush => flush_now_and_then,
-            FlushDiskType::SyncFlush => flush_at_once,
-        })?,
+        spawn(
+            "store-flush",
+            match shared.options.flush_disk_type {
+                FlushDiskType::AsyncFlush => flush_now_and_then,
+                FlushDiskType::SyncFlush => flush_at_once,
+            },
+        )?,
         spawn("store-dispatch", dispatch)?,
         spawn("store-queues", write_queues)?,
         spawn("store-clean", clean)?,
@@ -306,7 +309,9 @@ impl Shared {
             }
             match fs::remove_file(first.path()) {
                 Ok(()) => tracing::info!(file = %first.path().display(), "log file deleted"),
-                Err(error) => tracing::error!(file = %first.path().display(), %error, "can't delete the log file"),
+                Err(error) => {
+                    tracing::error!(file = %first.path().display(), %error, "can't delete the log file");
+                }
             }
             drop(first);
             deleted += 1;

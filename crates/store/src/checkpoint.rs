@@ -115,7 +115,11 @@ mod tests {
         assert!(bytes[16..].iter().all(|byte| *byte == 0));
         fs::write(root.path().join("checkpoint"), [1; 100]).unwrap();
         Checkpoint::open(root.path()).unwrap();
-        assert_eq!(fs::metadata(root.path().join("checkpoint")).unwrap().len(), 4096, "a short one is made whole");
+        assert_eq!(
+            fs::metadata(root.path().join("checkpoint")).unwrap().len(),
+            4096,
+            "a short one is made whole"
+        );
     }
 
     #[test]

@@ -63,7 +63,13 @@ pub(crate) struct Appended {
 
 impl CommitLog {
     /// A log whose next record goes to `end`, which is inside of `segment` or at its end.
-    pub(crate) fn new(files: MappedLog, ahead: Ahead, segment: Arc<Segment>, end: u64, last_timestamp: i64) -> Self {
+    pub(crate) fn new(
+        files: MappedLog,
+        ahead: Ahead,
+        segment: Arc<Segment>,
+        end: u64,
+        last_timestamp: i64,
+    ) -> Self {
         ahead.follow(&segment);
         CommitLog {
             files,
@@ -108,7 +114,12 @@ impl CommitLog {
             if batch.crc_property {
                 seal_crc_property(record);
             }
-            batch.outcomes.push(Outcome { queue_offset, physical_offset, size: entry.size, store_timestamp: now });
+            batch.outcomes.push(Outcome {
+                queue_offset,
+                physical_offset,
+                size: entry.size,
+                store_timestamp: now,
+            });
             watched |= entry.queue.is_watched();
             ready += entry.size as usize;
         }
@@ -200,7 +211,9 @@ pub(crate) fn entry_at(segment: &Segment, offset: u64, end: u64) -> Entry<'_> {
     let bytes = segment.range(offset, end.min(segment.end()));
     let rest = segment.end() - offset;
     if let Some([a, b, c, d, magic @ ..]) = bytes.first_chunk::<8>() {
-        if u32::from_be_bytes(*magic) == BLANK_MAGIC && u64::from(u32::from_be_bytes([*a, *b, *c, *d])) == rest {
+        if u32::from_be_bytes(*magic) == BLANK_MAGIC
+            && u64::from(u32::from_be_bytes([*a, *b, *c, *d])) == rest
+        {
             return Entry::Blank;
         }
     } else if rest < BLANK_LEN_MIN as u64 {

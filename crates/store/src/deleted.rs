@@ -36,7 +36,8 @@ impl DeletedTopics {
         };
         let mut topics = HashMap::new();
         for line in text.lines() {
-            match line.split_once(' ').and_then(|(offset, topic)| Some((offset.parse::<u64>().ok()?, topic))) {
+            match line.split_once(' ').and_then(|(offset, topic)| Some((offset.parse::<u64>().ok()?, topic)))
+            {
                 Some((offset, topic)) => {
                     topics.insert(topic.to_owned(), offset);
                 }
@@ -59,7 +60,8 @@ impl DeletedTopics {
     pub(crate) fn add(&self, names: &[&str], physical_offset: u64) -> Result<(), FileError> {
         let mut topics = self.topics.write();
         let lines: String = names.iter().map(|name| format!("{physical_offset} {name}\n")).collect();
-        let append = || File::options().append(true).create(true).open(&self.path)?.write_all(lines.as_bytes());
+        let append =
+            || File::options().append(true).create(true).open(&self.path)?.write_all(lines.as_bytes());
         append().map_err(FileError::at("write", &self.path))?;
         for name in names {
             topics.insert((*name).to_owned(), physical_offset);

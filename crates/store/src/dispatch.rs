@@ -147,7 +147,11 @@ impl Projector {
         if self.multi_dispatch {
             self.place_in_light_queues(topic, record.queue_id(), &facts, unit);
         }
-        Some(Placement { queue: self.queue(topic, record.queue_id()), queue_offset: record.queue_offset(), unit })
+        Some(Placement {
+            queue: self.queue(topic, record.queue_id()),
+            queue_offset: record.queue_offset(),
+            unit,
+        })
     }
 
     /// The queues that `INNER_MULTI_DISPATCH` names (`docs/spec/02-store.md` §4.9, §7.3).
@@ -234,17 +238,17 @@ fn batch_topics(root: &std::path::Path) -> Vec<String> {
 impl<'a> Facts<'a> {
     fn of(encoded: &'a [u8]) -> Facts<'a> {
         let mut facts = Facts::default();
-        for (name, value) in properties::iter(encoded) {
+        for (name, value) in properties::iter_bytes(encoded) {
             let fact = match name {
-                properties::TAGS => &mut facts.tags,
-                properties::KEYS => &mut facts.keys,
-                properties::UNIQ_KEY => &mut facts.unique_key,
-                properties::DELAY => &mut facts.delay,
-                "INNER_MULTI_DISPATCH" => &mut facts.multi_dispatch,
-                "INNER_MULTI_QUEUE_OFFSET" => &mut facts.multi_offsets,
+                b"TAGS" => &mut facts.tags,
+                b"KEYS" => &mut facts.keys,
+                b"UNIQ_KEY" => &mut facts.unique_key,
+                b"DELAY" => &mut facts.delay,
+                b"INNER_MULTI_DISPATCH" => &mut facts.multi_dispatch,
+                b"INNER_MULTI_QUEUE_OFFSET" => &mut facts.multi_offsets,
                 _ => continue,
             };
-            *fact = Some(value);
+            *fact = std::str::from_utf8(value).ok().or(*fact);
         }
         facts
     }
@@ -320,7 +324,8 @@ impl Dispatcher {
                         Entry::Bad(error) => error.to_string(),
                         _ => "it says that it lies elsewhere".to_owned(),
                     };
-                    let next = crate::recovery::find_whole(&segment, position + 1, target).unwrap_or(segment.end());
+                    let next =
+                        crate::recovery::find_whole(&segment, position + 1, target).unwrap_or(segment.end());
                     tracing::error!(file = %segment.path().display(), offset = position, next, reason, "damaged record skipped in dispatch");
                     self.position = next.min(target);
                 }
@@ -399,7 +404,9 @@ impl Dispatcher {
             return;
         }
         while from < self.position {
-            let Some(segment) = log.files.segment_at(from).or_else(|| log.files.segment_from(from)) else { break };
+            let Some(segment) = log.files.segment_at(from).or_else(|| log.files.segment_from(from)) else {
+                break;
+            };
             from = from.max(segment.base());
             match entry_at(&segment, from, self.position) {
                 Entry::Record(record) => {
@@ -411,7 +418,10 @@ impl Dispatcher {
                     from += record.size() as u64;
                 }
                 Entry::Blank => from = segment.end(),
-                Entry::Bad(_) => from = crate::recovery::find_whole(&segment, from + 1, self.position).unwrap_or(segment.end()),
+                Entry::Bad(_) => {
+                    from = crate::recovery::find_whole(&segment, from + 1, self.position)
+                        .unwrap_or(segment.end());
+                }
             }
         }
         tracing::info!("indexing has caught up");

@@ -90,7 +90,9 @@ pub enum PushError {
     #[error(transparent)]
     Encode(#[from] EncodeError),
     /// It would not fit into any log file.
-    #[error("the record (or group of records) is {len} bytes long, a log file holds {max} (mappedFileSizeCommitLog - 8)")]
+    #[error(
+        "the record (or group of records) is {len} bytes long, a log file holds {max} (mappedFileSizeCommitLog - 8)"
+    )]
     LargerThanFile {
         /// Its length in bytes.
         len: usize,

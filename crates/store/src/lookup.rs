@@ -89,7 +89,12 @@ pub(crate) struct KeyQuery<'a> {
 }
 
 /// The newest messages that the query means, by ascending physical offset.
-pub(crate) fn query(log: &CommitLog, index: &KeyIndex, deleted: &DeletedTopics, query: KeyQuery<'_>) -> Vec<RecordSlice> {
+pub(crate) fn query(
+    log: &CommitLog,
+    index: &KeyIndex,
+    deleted: &DeletedTopics,
+    query: KeyQuery<'_>,
+) -> Vec<RecordSlice> {
     let hash = key_hash(java_string_hash_onto(topic_hash(query.topic), query.key));
     let mut found: Vec<RecordSlice> = Vec::new();
     if query.max == 0 {
@@ -119,7 +124,9 @@ pub(crate) fn query(log: &CommitLog, index: &KeyIndex, deleted: &DeletedTopics, 
 impl KeyQuery<'_> {
     fn matches(&self, record: &RecordView<'_>) -> bool {
         let unique = || record.property(properties::UNIQ_KEY) == Some(self.key);
-        let keys = || record.property(properties::KEYS).is_some_and(|keys| keys.split(' ').any(|key| key == self.key));
+        let keys = || {
+            record.property(properties::KEYS).is_some_and(|keys| keys.split(' ').any(|key| key == self.key))
+        };
         record.topic() == Some(self.topic) && (unique() || (!self.unique && keys()))
     }
 }

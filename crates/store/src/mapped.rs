@@ -72,7 +72,10 @@ impl MappedFile {
     #[inline]
     pub(crate) fn write(&self, position: u32, bytes: &[u8]) {
         let position = position as usize;
-        assert!(position <= self.map.len() && bytes.len() <= self.map.len() - position, "range outside of the file");
+        assert!(
+            position <= self.map.len() && bytes.len() <= self.map.len() - position,
+            "range outside of the file"
+        );
         // SAFETY: the range is inside of the mapping; `bytes` can't overlap with it, because nobody holds a slice of
         // unpublished bytes of the mapping; the append lock makes this the only writer.
         unsafe {
@@ -131,8 +134,9 @@ impl MappedFile {
             let pages = (end - start).div_ceil(PAGE).min(PAGES_PER_CALL);
             // SAFETY: the range begins at a page of the mapping and ends inside of it (rounded up to a page);
             // `resident` has a byte for each page.
-            let result =
-                unsafe { libc::mincore(self.map.as_mut_ptr().add(start).cast(), pages * PAGE, resident.as_mut_ptr()) };
+            let result = unsafe {
+                libc::mincore(self.map.as_mut_ptr().add(start).cast(), pages * PAGE, resident.as_mut_ptr())
+            };
             if result != 0 || resident[..pages].iter().any(|page| page & 1 == 0) {
                 return false;
             }
@@ -181,7 +185,6 @@ impl MappedFile {
         }
     }
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -47,8 +47,19 @@ pub(crate) struct Marks {
 
 impl Marks {
     fn encode(&self) -> [u8; SLOT] {
-        let Marks { sequence, boot, abort, clean, log_end, written, synced, index_synced, index_end, last_timestamp, checkpoint_modified_s } =
-            self;
+        let Marks {
+            sequence,
+            boot,
+            abort,
+            clean,
+            log_end,
+            written,
+            synced,
+            index_synced,
+            index_end,
+            last_timestamp,
+            checkpoint_modified_s,
+        } = self;
         let mut text = format!(
             "ferromq marks 1\nsequence {sequence}\nboot {boot}\nabort {abort}\nclean {clean}\nlog-end {log_end}\nwritten {written}\n\
              synced {synced}\nindex-synced {index_synced}\nindex-end {index_end}\nlast-timestamp {last_timestamp}\ncheckpoint-modified {checkpoint_modified_s}\n"

@@ -95,7 +95,19 @@ pub(crate) fn open(options: &StoreOptions) -> Result<Opened, OpenError> {
     marks.index_synced = log_end;
     let log = MappedLog::new(options.commit_log_file_size, segments);
     let last_timestamp = recovered.last_timestamp;
-    Ok(Opened { lock, log, active, log_end, last_timestamp, queues, index, deleted, checkpoint, marks_file, marks })
+    Ok(Opened {
+        lock,
+        log,
+        active,
+        log_end,
+        last_timestamp,
+        queues,
+        index,
+        deleted,
+        checkpoint,
+        marks_file,
+        marks,
+    })
 }
 
 /// Takes the chosen way; when it turns out that the store does not deserve it, the thorough one.
@@ -111,7 +123,7 @@ fn recover(
     }
     let recovered = match way {
         Way::Clean(marks) => rebuild.trust(&marks),
-        Way::FromMark(mark) => rebuild.from_mark(&mark),
+        Way::FromMark(mark) => rebuild.read_on_from(&mark),
         Way::Everything(reason) => Err(Retry::Everything(reason.to_owned())),
     };
     let reason = match recovered {
@@ -150,7 +162,10 @@ fn load_segments(options: &StoreOptions) -> Result<(Vec<Arc<Segment>>, bool), Op
     let bad = |file: &LoadedFile, reason: String| OpenError::BadFile { path: file.path.clone(), reason };
     for (number, file) in files.iter().enumerate() {
         let next = files.get(number + 1);
-        if file.base % u64::from(size) != 0 || file.len > u64::from(size) || next.is_some_and(|next| next.base == file.base + file.len) && file.len != u64::from(size) {
+        if file.base % u64::from(size) != 0
+            || file.len > u64::from(size)
+            || next.is_some_and(|next| next.base == file.base + file.len) && file.len != u64::from(size)
+        {
             let reason = format!(
                 "the file does not fit mappedFileSizeCommitLog={size}: it begins at {} and has {} bytes; set the size with which the store was written",
                 file.base, file.len

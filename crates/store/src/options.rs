@@ -148,17 +148,27 @@ impl StoreOptions {
     /// Says which setting has a value that the store can't work with.
     pub(crate) fn check(&self) -> Result<(), String> {
         let ratio = |name: &str, value: u8| {
-            if (1..=100).contains(&value) { Ok(()) } else { Err(format!("{name} is {value}, it must be 1 to 100")) }
+            if (1..=100).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("{name} is {value}, it must be 1 to 100"))
+            }
         };
         ratio("diskMaxUsedSpaceRatio", self.disk_max_used_ratio)?;
         ratio("diskSpaceCleanForciblyRatio", self.disk_clean_forcibly_ratio)?;
         ratio("diskSpaceWarningLevelRatio", self.disk_warning_ratio)?;
         ratio("accessMessageInMemoryMaxRatio", self.access_message_in_memory_max_ratio)?;
         if self.commit_log_file_size < 4096 || self.commit_log_file_size > i32::MAX as u32 {
-            return Err(format!("mappedFileSizeCommitLog is {}, it must be 4096 to 2147483647", self.commit_log_file_size));
+            return Err(format!(
+                "mappedFileSizeCommitLog is {}, it must be 4096 to 2147483647",
+                self.commit_log_file_size
+            ));
         }
         if self.consume_queue_file_size < 20 || self.consume_queue_file_size > i32::MAX as u32 - 20 {
-            return Err(format!("mappedFileSizeConsumeQueue is {}, it must be at least 20", self.consume_queue_file_size));
+            return Err(format!(
+                "mappedFileSizeConsumeQueue is {}, it must be at least 20",
+                self.consume_queue_file_size
+            ));
         }
         if self.index_slots == 0 || self.index_units < 2 || self.index_units > i32::MAX as u32 {
             return Err("maxHashSlotNum must be at least 1 and maxIndexNum at least 2".into());

@@ -3,7 +3,7 @@
 //! There are three ways, from quick to thorough:
 //!
 //! 1. [`Rebuild::trust`]: our own clean stop, and everything is found as it was left. Nothing is read but each queue's last unit.
-//! 2. [`Rebuild::from_mark`]: our own unclean exit. Queues and index are believed up to the [`Marks`], the log is read from
+//! 2. [`Rebuild::read_on_from`]: our own unclean exit. Queues and index are believed up to the [`Marks`], the log is read from
 //!    the file that holds the mark.
 //! 3. [`Rebuild::everything`]: another broker wrote the store, or something is not as it should be. The whole log is read, and the
 //!    queues are laid anew, each unit at the place that the record's QUEUEOFFSET names.
@@ -33,7 +33,7 @@ const UNITS_BETWEEN_WRITES: u64 = 500_000;
 pub(crate) enum Way {
     /// See [`Rebuild::trust`].
     Clean(Marks),
-    /// See [`Rebuild::from_mark`].
+    /// See [`Rebuild::read_on_from`].
     FromMark(Marks),
     /// See [`Rebuild::everything`]; the reason why.
     Everything(&'static str),
@@ -68,15 +68,26 @@ impl From<FileError> for Retry {
 }
 
 /// Chooses the way by what the last run left.
-pub(crate) fn choose(marks: Option<&Marks>, abort: Option<&str>, boot: &str, checkpoint_modified_s: i64) -> Way {
-    let Some(marks) = marks else { return Way::Everything("the store has no marks: another broker wrote it, or it is new") };
+pub(crate) fn choose(
+    marks: Option<&Marks>,
+    abort: Option<&str>,
+    boot: &str,
+    checkpoint_modified_s: i64,
+) -> Way {
+    let Some(marks) = marks else {
+        return Way::Everything("the store has no marks: another broker wrote it, or it is new");
+    };
     match abort {
-        None if !marks.clean => Way::Everything("the abort file is missing although the last stop was not clean"),
+        None if !marks.clean => {
+            Way::Everything("the abort file is missing although the last stop was not clean")
+        }
         None if marks.checkpoint_modified_s != checkpoint_modified_s => {
             Way::Everything("another broker ran on this store, or it is a copy")
         }
         None => Way::Clean(marks.clone()),
-        Some(abort) if marks.clean || abort != marks.abort => Way::Everything("another broker ran on this store"),
+        Some(abort) if marks.clean || abort != marks.abort => {
+            Way::Everything("another broker ran on this store")
+        }
         Some(_) => {
             let mut marks = marks.clone();
             if boot.is_empty() || marks.boot != boot {
@@ -176,7 +187,10 @@ impl Rebuild<'_> {
                 None => last.end() == marks.log_end,
             };
             if !end_is_clean {
-                return doubt(format!("the log does not end at {}, as it did when it was closed", marks.log_end));
+                return doubt(format!(
+                    "the log does not end at {}, as it did when it was closed",
+                    marks.log_end
+                ));
             }
         }
         let mut known: HashMap<(&str, i32), ()> = HashMap::new();
@@ -188,7 +202,12 @@ impl Rebuild<'_> {
             if let Some(last) = listed.last_physical {
                 let unit = queue.unit_at(listed.max - 1).map_err(self.queue_error("read"))?;
                 if unit.map(|unit| unit.physical_offset) != Some(last) {
-                    return doubt(format!("queue {}-{} lacks its last unit {}", listed.topic, listed.queue_id, listed.max - 1));
+                    return doubt(format!(
+                        "queue {}-{} lacks its last unit {}",
+                        listed.topic,
+                        listed.queue_id,
+                        listed.max - 1
+                    ));
                 }
             }
         }
@@ -209,7 +228,7 @@ impl Rebuild<'_> {
     // ---- 2. from the mark ----
 
     /// After our own unclean exit: believes what lies below the mark, and reads the log from there.
-    pub(crate) fn from_mark(&mut self, marks: &Marks) -> Result<Recovered, Retry> {
+    pub(crate) fn read_on_from(&mut self, marks: &Marks) -> Result<Recovered, Retry> {
         let mark = marks.written;
         if mark > 0 && self.segments.last().is_none_or(|last| last.end() < mark) {
             return Err(Retry::Everything(format!("the log does not reach to the mark {mark}")));
@@ -239,7 +258,9 @@ impl Rebuild<'_> {
             }
             let placement = projector.place(record);
             if offset >= index_from {
-                projector.index(record).map_err(FileError::at("write to", &self.options.root.join("index")))?;
+                projector
+                    .index(record)
+                    .map_err(FileError::at("write to", &self.options.root.join("index")))?;
             }
             if offset < mark {
                 return Ok(true);
@@ -344,13 +365,18 @@ impl Rebuild<'_> {
                     self.index.map_or(Ok(()), |index| index.clear())?;
                     return Err(Retry::Everything("index files are missing: indexing everything".to_owned()));
                 }
-                projector.index(record).map_err(FileError::at("write to", &self.options.root.join("index")))?;
+                projector
+                    .index(record)
+                    .map_err(FileError::at("write to", &self.options.root.join("index")))?;
             }
             self.write_out_now_and_then(&mut pushed)?;
             Ok::<_, Retry>(true)
         })?;
         if repeated > 0 {
-            tracing::error!(records = repeated, "records repeat a queue offset that another one has: they can't be reached by offset");
+            tracing::error!(
+                records = repeated,
+                "records repeat a queue offset that another one has: they can't be reached by offset"
+            );
         }
         for queue in self.queues.all() {
             // Queues of which the log has nothing: their messages have expired, or are damaged. Light queues are fed by
@@ -457,7 +483,10 @@ impl Rebuild<'_> {
 
     fn report(&self, result: &Scan) {
         if result.damages > 0 {
-            tracing::error!(places = result.damages, "the log is damaged in places; all other messages are there");
+            tracing::error!(
+                places = result.damages,
+                "the log is damaged in places; all other messages are there"
+            );
         }
         tracing::info!(records = result.records, end = result.end, "the log was read");
     }

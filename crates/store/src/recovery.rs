@@ -53,7 +53,11 @@ pub(crate) fn scan<E: From<FileError>>(
             && expected != segment.base()
         {
             scan.damages += 1;
-            tracing::error!(from = expected, to = segment.base(), "log files are missing: the messages in them are lost");
+            tracing::error!(
+                from = expected,
+                to = segment.base(),
+                "log files are missing: the messages in them are lost"
+            );
         }
         expected = Some(segment.end());
         segment.mapped().will_need(0, segment.size().min(64 << 20));
@@ -232,8 +236,9 @@ mod tests {
     fn fixture() -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         let host: SocketAddr = "10.0.0.1:54321".parse().unwrap();
-        let segments: Vec<_> =
-            (0..3).map(|file| MappedLog::create(directory.path(), file * u64::from(FILE), FILE).unwrap()).collect();
+        let segments: Vec<_> = (0..3)
+            .map(|file| MappedLog::create(directory.path(), file * u64::from(FILE), FILE).unwrap())
+            .collect();
         let log = MappedLog::new(FILE, segments.clone());
         let mut records = Vec::new();
         for segment in &segments {
@@ -306,7 +311,10 @@ mod tests {
         let scan = fixture.expect_without(&[]);
         let end = fixture.records.last().unwrap().1;
         let records = fixture.records.len() as u64;
-        assert_eq!(scan, Scan { end, records, damages: 0, torn: false, last_timestamp: 999 + records as i64 });
+        assert_eq!(
+            scan,
+            Scan { end, records, damages: 0, torn: false, last_timestamp: 999 + records as i64 }
+        );
     }
 
     #[test]
@@ -337,7 +345,11 @@ mod tests {
         fixture.overwrite(mark, &[0; 8]);
         assert_eq!(fixture.expect_without(&[]).damages, 0);
         let segment = fixture.log.segment_at(0).unwrap();
-        assert_eq!(segment.range(mark, mark + 8), encode_blank((segment.end() - mark) as u32), "the mark is back");
+        assert_eq!(
+            segment.range(mark, mark + 8),
+            encode_blank((segment.end() - mark) as u32),
+            "the mark is back"
+        );
     }
 
     #[test]

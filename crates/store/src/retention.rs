@@ -80,11 +80,13 @@ pub(crate) fn judge(options: &StoreOptions, queue_directory: &Path, guard: &Disk
     // Of equal ones the log is named: `max_by_key` takes the last.
     let worst = directories.iter().zip(usages).filter_map(|(directory, usage)| Some((usage?, directory)));
     let worst = worst.rev().max_by_key(|(usage, _)| *usage);
-    guard.set(worst.filter(|(usage, _)| *usage > options.disk_warning_ratio).map(|(usage, directory)| DiskFull {
-        directory: directory.to_path_buf(),
-        used_percent: usage,
-        limit_percent: options.disk_warning_ratio,
-        setting: "diskSpaceWarningLevelRatio",
+    guard.set(worst.filter(|(usage, _)| *usage > options.disk_warning_ratio).map(|(usage, directory)| {
+        DiskFull {
+            directory: directory.to_path_buf(),
+            used_percent: usage,
+            limit_percent: options.disk_warning_ratio,
+            setting: "diskSpaceWarningLevelRatio",
+        }
     }));
     let at_once = over(options.disk_clean_forcibly_ratio) || over(options.disk_warning_ratio);
     Verdict {
@@ -133,7 +135,10 @@ mod tests {
         let full = full.unwrap();
         assert_eq!((full.used_percent, full.limit_percent), (91, 90));
         let message = full.to_string();
-        assert!(message.contains("/x/consumequeue") && message.contains("diskSpaceWarningLevelRatio"), "{message}");
+        assert!(
+            message.contains("/x/consumequeue") && message.contains("diskSpaceWarningLevelRatio"),
+            "{message}"
+        );
     }
 
     #[test]

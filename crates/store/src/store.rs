@@ -46,11 +46,19 @@ impl Store {
             FlushDiskType::AsyncFlush => Demand::Write,
             FlushDiskType::SyncFlush => Demand::Read,
         };
-        let ahead =
-            Ahead::new(options.commit_log_directory(), options.commit_log_file_size, options.warm_window, demand);
+        let ahead = Ahead::new(
+            options.commit_log_directory(),
+            options.commit_log_file_size,
+            options.warm_window,
+            demand,
+        );
         let log = CommitLog::new(opened.log, ahead, opened.active, opened.log_end, opened.last_timestamp);
-        let projector =
-            Projector::new(Arc::clone(&opened.queues), opened.index.clone(), Arc::clone(&opened.deleted), &options);
+        let projector = Projector::new(
+            Arc::clone(&opened.queues),
+            opened.index.clone(),
+            Arc::clone(&opened.deleted),
+            &options,
+        );
 
         // From here on an exit is unclean, until a shutdown says otherwise.
         let token = format!("{} {:x}", std::process::id(), now_ms());
@@ -271,7 +279,15 @@ impl Store {
     /// Messages of `topic` whose `UNIQ_KEY` is `key` or (unless `unique`) whose `KEYS` contain it, stored within
     /// `[begin_ms, end_ms]`: the newest `max` of them, each once, by ascending physical offset. Topic and key are compared
     /// exactly.
-    pub fn query(&self, topic: &str, key: &str, max: usize, begin_ms: i64, end_ms: i64, unique: bool) -> QueryResult {
+    pub fn query(
+        &self,
+        topic: &str,
+        key: &str,
+        max: usize,
+        begin_ms: i64,
+        end_ms: i64,
+        unique: bool,
+    ) -> QueryResult {
         let shared = &*self.shared;
         self.dispatch_to_confirmed();
         let Some(index) = &shared.index else { return QueryResult::default() };
@@ -357,7 +373,10 @@ impl Store {
             drop(paused);
             shared.deleted.sync()?;
             topics.iter().try_for_each(|topic| {
-                shared.queues.delete_files(topic).map_err(FileError::at("delete", &shared.queues.directory().join(topic)))
+                shared
+                    .queues
+                    .delete_files(topic)
+                    .map_err(FileError::at("delete", &shared.queues.directory().join(topic)))
             })
         })?;
         drop(dispatcher);
@@ -389,7 +408,9 @@ impl Store {
             }
             match shared.queues.without_writing(|| queue.delete_all_files()) {
                 Ok(files) => cleaned += usize::from(files > 0),
-                Err(error) => tracing::error!(topic = queue.topic(), %error, "can't delete the consume queue's files"),
+                Err(error) => {
+                    tracing::error!(topic = queue.topic(), %error, "can't delete the consume queue's files");
+                }
             }
         }
         // Without files only the list knows how far the queues had got.
@@ -432,7 +453,8 @@ impl Store {
             append_lock_held_ms: shared.log.locked_for_ms(),
             commit_log_disk_ratio: ratio(&directory),
             consume_queue_disk_ratio: ratio(shared.queues.directory()),
-            commit_log_disk_capacity: space(&directory).map(|(used, available)| (used + available, available)),
+            commit_log_disk_capacity: space(&directory)
+                .map(|(used, available)| (used + available, available)),
             ..shared.counters.snapshot()
         }
     }

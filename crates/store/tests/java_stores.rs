@@ -1,5 +1,7 @@
 //! Stores that the Java broker wrote, whole and damaged: each opens with what is in it, and damage costs only what is damaged.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 mod support;
 
 use std::collections::{BTreeMap, HashSet};
@@ -24,7 +26,8 @@ fn json(name: &str) -> Value {
 fn unpack(name: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let archive = data(&format!("{name}.tar.gz"));
-    let status = Command::new("tar").arg("xzf").arg(archive).arg("-C").arg(directory.path()).status().unwrap();
+    let status =
+        Command::new("tar").arg("xzf").arg(archive).arg("-C").arg(directory.path()).status().unwrap();
     assert!(status.success(), "{name}");
     directory
 }
@@ -69,9 +72,11 @@ fn check_record(store: &Store, expected: &Value) {
         assert_eq!(value, number(&expected[name]), "{name} at {offset}");
     }
     assert_eq!(view.topic(), expected["topic"].as_str());
-    let host = |name: &str| expected[name].as_str().unwrap().rsplit_once(':').map(|(ip, port)| {
-        (ip.trim_matches(['[', ']']).parse::<std::net::IpAddr>().unwrap(), port.parse::<u16>().unwrap())
-    });
+    let host = |name: &str| {
+        expected[name].as_str().unwrap().rsplit_once(':').map(|(ip, port)| {
+            (ip.trim_matches(['[', ']']).parse::<std::net::IpAddr>().unwrap(), port.parse::<u16>().unwrap())
+        })
+    };
     assert_eq!(Some((view.born_host().ip(), view.born_host().port())), host("bornHost"));
     assert_eq!(Some((view.store_host().ip(), view.store_host().port())), host("storeHost"));
     for (name, value) in expected["properties"].as_object().unwrap() {
@@ -113,12 +118,18 @@ fn whole_stores_open_with_all_that_is_in_them() {
                 let (topic, queue_id) = queue_name.rsplit_once('/').unwrap();
                 let queue = store.queue(topic, queue_id.parse().unwrap());
                 let what = format!("{name} {queue_name} {restart}");
-                assert_eq!((queue.min_offset(), queue.max_offset()), (number(&queue_expected["min"]), number(&queue_expected["max"])), "{what}");
+                assert_eq!(
+                    (queue.min_offset(), queue.max_offset()),
+                    (number(&queue_expected["min"]), number(&queue_expected["max"])),
+                    "{what}"
+                );
                 assert_eq!(queue.next_offset(), queue.max_offset(), "{what}");
                 let units: Vec<[i64; 4]> = store
                     .consume_queue_units(&queue, 0, usize::MAX)
                     .iter()
-                    .map(|unit| [unit.queue_offset, unit.physical_offset as i64, i64::from(unit.size), unit.tags_code])
+                    .map(|unit| {
+                        [unit.queue_offset, unit.physical_offset as i64, i64::from(unit.size), unit.tags_code]
+                    })
                     .collect();
                 let expected: Vec<[i64; 4]> = queue_expected["units"]
                     .as_array()
@@ -146,7 +157,11 @@ fn check_keys(store: &Store, description: &Value, hurt: &HashSet<i64>, name: &st
             continue;
         }
         let topic = record["topic"].as_str().unwrap();
-        let keys = record["properties"]["KEYS"].as_str().unwrap_or_default().split(' ').filter(|key| !key.is_empty());
+        let keys = record["properties"]["KEYS"]
+            .as_str()
+            .unwrap_or_default()
+            .split(' ')
+            .filter(|key| !key.is_empty());
         let unique = record["properties"]["UNIQ_KEY"].as_str();
         for key in keys.chain(unique).collect::<HashSet<_>>() {
             expected.entry((topic.to_owned(), key.to_owned())).or_default().push(offset as u64);
@@ -173,7 +188,8 @@ fn damage_costs_only_what_is_damaged() {
             assert!(error.contains("no log file"), "{error}");
             continue;
         }
-        let mut hurt: HashSet<i64> = damaged["damagedRecordsAt"].as_array().unwrap().iter().map(number).collect();
+        let mut hurt: HashSet<i64> =
+            damaged["damagedRecordsAt"].as_array().unwrap().iter().map(number).collect();
         if variant == "properties-damaged" {
             // Nothing but a checksum of the whole record could tell.
             hurt.clear();
@@ -187,7 +203,11 @@ fn damage_costs_only_what_is_damaged() {
                 let outcome = send(&store, &Message::new(topic, queue_id.parse().unwrap(), "new"));
                 let max = number(&base["queues"][queue_name]["max"]);
                 // Units that were added by hand behind the log's end count as given after a crash.
-                let given = if variant == "cq-longer" && name.contains("-kill") && queue_name == "T2/0" { max + 3 } else { max };
+                let given = if variant == "cq-longer" && name.contains("-kill") && queue_name == "T2/0" {
+                    max + 3
+                } else {
+                    max
+                };
                 assert_eq!(outcome.queue_offset, given + round, "{name} {queue_name}");
                 sent.entry(queue_name.clone()).or_default().push(outcome.queue_offset);
             }
@@ -198,7 +218,13 @@ fn damage_costs_only_what_is_damaged() {
     }
 }
 
-fn check_damaged(store: &Arc<Store>, name: &str, base: &Value, hurt: &HashSet<i64>, sent: &BTreeMap<String, Vec<i64>>) {
+fn check_damaged(
+    store: &Arc<Store>,
+    name: &str,
+    base: &Value,
+    hurt: &HashSet<i64>,
+    sent: &BTreeMap<String, Vec<i64>>,
+) {
     for queue_name in base["queues"].as_object().unwrap().keys() {
         let (topic, queue_id) = queue_name.rsplit_once('/').unwrap();
         let queue = store.queue(topic, queue_id.parse().unwrap());

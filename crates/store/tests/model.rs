@@ -1,5 +1,7 @@
 //! Random operations against a model: whatever happens in between, every acknowledged message is there, at its offset, in order.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 mod support;
 
 use std::collections::BTreeMap;
@@ -92,7 +94,9 @@ fn restart(store: &mut Arc<Store>, root: &Path, operation: &Operation) {
     match operation {
         Operation::CrashWithoutMarks => std::fs::remove_file(root.join("ferromq.marks")).unwrap(),
         Operation::LoseQueue(number, queue_id) => {
-            let _ = std::fs::remove_dir_all(root.join("consumequeue").join(topic(*number)).join(queue_id.to_string()));
+            let _ = std::fs::remove_dir_all(
+                root.join("consumequeue").join(topic(*number)).join(queue_id.to_string()),
+            );
         }
         Operation::TornTail(bytes) => {
             use std::os::unix::fs::FileExt;
@@ -111,7 +115,8 @@ fn check(store: &Store, model: &Model) {
     for ((topic, queue_id), bodies) in model {
         let queue = store.queue(topic, *queue_id);
         let found = drain(store, &queue);
-        let expected: Vec<_> = bodies.iter().enumerate().map(|(offset, body)| (offset as i64, body.clone())).collect();
+        let expected: Vec<_> =
+            bodies.iter().enumerate().map(|(offset, body)| (offset as i64, body.clone())).collect();
         assert_eq!(found, expected, "{topic}-{queue_id}");
         assert_eq!(queue.next_offset(), bodies.len() as i64);
         if let Some(last) = bodies.last() {

@@ -1,5 +1,7 @@
 //! The store from outside: append, read, restart, crash, delete.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 mod support;
 
 use std::fs;
@@ -14,7 +16,10 @@ use support::*;
 
 fn bodies(store: &Store, topic: &str, queue_id: i32) -> Vec<(i64, String)> {
     let queue = store.queue(topic, queue_id);
-    drain(store, &queue).into_iter().map(|(offset, body)| (offset, String::from_utf8(body).unwrap())).collect()
+    drain(store, &queue)
+        .into_iter()
+        .map(|(offset, body)| (offset, String::from_utf8(body).unwrap()))
+        .collect()
 }
 
 fn expected(range: std::ops::Range<i64>) -> Vec<(i64, String)> {
@@ -23,7 +28,8 @@ fn expected(range: std::ops::Range<i64>) -> Vec<(i64, String)> {
 
 fn send_numbered(store: &Store, topic: &str, range: std::ops::Range<i64>) {
     for number in range {
-        let outcome = send(store, &Message::new(topic, 0, format!("m{number}")).with("KEYS", &format!("k{number}")));
+        let outcome =
+            send(store, &Message::new(topic, 0, format!("m{number}")).with("KEYS", &format!("k{number}")));
         assert_eq!(outcome.queue_offset, number);
     }
 }
@@ -134,10 +140,17 @@ fn reads_end_as_the_reference_says() {
 #[test]
 fn batch_limits_and_filters_are_those_of_the_reference() {
     let root = tempfile::tempdir().unwrap();
-    let options = StoreOptions { commit_log_file_size: 8 << 20, consume_queue_file_size: 6_000_000, ..small(root.path()) };
+    let options = StoreOptions {
+        commit_log_file_size: 8 << 20,
+        consume_queue_file_size: 6_000_000,
+        ..small(root.path())
+    };
     let store = Store::open(options).unwrap();
     for number in 0..100 {
-        send(&store, &Message::new("small", 0, vec![0; 10]).with("TAGS", if number % 2 == 0 { "even" } else { "odd" }));
+        send(
+            &store,
+            &Message::new("small", 0, vec![0; 10]).with("TAGS", if number % 2 == 0 { "even" } else { "odd" }),
+        );
         send(&store, &Message::new("hundred", 0, vec![0; 102_400 / 10]));
     }
     for _ in 0..3 {
@@ -279,7 +292,12 @@ fn messages_are_found_by_exactly_their_key_and_once() {
             send(&store, &Message::new("AaTop", 0, "1").with("KEYS", "BB x BB"));
             send(&store, &Message::new("BBTop", 0, "2").with("KEYS", "Aa BB"));
             for number in 0..100 {
-                send(&store, &Message::new("AaTop", 0, "3").with("UNIQ_KEY", &format!("u{number}")).with("KEYS", "many"));
+                send(
+                    &store,
+                    &Message::new("AaTop", 0, "3")
+                        .with("UNIQ_KEY", &format!("u{number}"))
+                        .with("KEYS", "many"),
+                );
             }
             for _ in 0..2 {
                 send(&store, &Message::new("AaTop", 0, "copy").with("UNIQ_KEY", "twice"));
@@ -385,7 +403,13 @@ fn queue_files_that_are_gone_or_cut_come_back_from_the_log() {
 #[test]
 fn expired_files_go_and_queues_and_index_follow() {
     let root = tempfile::tempdir().unwrap();
-    let options = || StoreOptions { commit_log_file_size: 4096, clean_resource_interval: Duration::from_secs(3600), delete_file_batch_max: 1000, delete_commit_log_files_interval: Duration::ZERO, ..small(root.path()) };
+    let options = || StoreOptions {
+        commit_log_file_size: 4096,
+        clean_resource_interval: Duration::from_secs(3600),
+        delete_file_batch_max: 1000,
+        delete_commit_log_files_interval: Duration::ZERO,
+        ..small(root.path())
+    };
     let store = Store::open(options()).unwrap();
     send_numbered(&store, "Old", 0..50);
     send_numbered(&store, "T", 0..200);
@@ -393,7 +417,8 @@ fn expired_files_go_and_queues_and_index_follow() {
     let held = store.record_at(0).unwrap().unwrap();
     let held_bytes = held.to_vec();
     assert_eq!(store.delete_expired_files(), 0, "nothing is old enough");
-    let mut files: Vec<_> = fs::read_dir(root.path().join("commitlog")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(root.path().join("commitlog")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let old = SystemTime::now() - Duration::from_secs(73 * 3600);
     for file in &files[..6] {
@@ -533,7 +558,8 @@ fn delayed_messages_carry_their_delivery_time() {
     let store = Store::open(small(root.path())).unwrap();
     let topic = "SCHEDULE_TOPIC_XXXX";
     for (queue_id, level, delay) in [(2, "3", 10_000), (17, "99", 7_200_000)] {
-        let outcome = send(&store, &Message::new(topic, queue_id, "x").with("DELAY", level).with("TAGS", "TagA"));
+        let outcome =
+            send(&store, &Message::new(topic, queue_id, "x").with("DELAY", level).with("TAGS", "TagA"));
         let units = store.consume_queue_units(&store.queue(topic, queue_id), 0, 10);
         assert_eq!(units[0].tags_code, outcome.store_timestamp + delay);
     }

@@ -20,18 +20,24 @@ pub const WAIT: &str = "WAIT";
 
 /// The pairs of an encoded list in their order, without those that readers ignore. Bytes that are not UTF-8 make
 /// their pair ignored.
-pub fn iter(encoded: &[u8]) -> Pairs<'_> {
+pub fn iter(encoded: &[u8]) -> impl Iterator<Item = (&str, &str)> + Clone {
+    iter_bytes(encoded)
+        .filter_map(|(name, value)| Some((std::str::from_utf8(name).ok()?, std::str::from_utf8(value).ok()?)))
+}
+
+/// As [`iter`], without looking at whether names and values are UTF-8: for hot paths that want few of them.
+pub fn iter_bytes(encoded: &[u8]) -> Pairs<'_> {
     Pairs { rest: encoded }
 }
 
-/// Iterator of [`iter`].
+/// Iterator of [`iter_bytes`].
 #[derive(Debug, Clone)]
 pub struct Pairs<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Iterator for Pairs<'a> {
-    type Item = (&'a str, &'a str);
+    type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.rest.is_empty() {
@@ -43,10 +49,8 @@ impl<'a> Iterator for Pairs<'a> {
                 }
                 None => std::mem::take(&mut self.rest),
             };
-            if let Some((name, value)) = split(pair)
-                && let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value))
-            {
-                return Some((name, value));
+            if let Some(pair) = split(pair) {
+                return Some(pair);
             }
         }
         None

@@ -28,7 +28,14 @@ fn fields<'a>(topic: &'a str, queue_id: i32, body: &'a [u8], properties: &'a [u8
 }
 
 #[track_caller]
-fn check(fields: &RecordFields<'_>, queue_offset: i64, physical_offset: u64, store_timestamp: i64, crc: bool, expected: &str) {
+fn check(
+    fields: &RecordFields<'_>,
+    queue_offset: i64,
+    physical_offset: u64,
+    store_timestamp: i64,
+    crc: bool,
+    expected: &str,
+) {
     let mut record = Vec::new();
     let len = match crc {
         true => fields.encode_with_crc_property_into(&mut record).unwrap(),
@@ -85,7 +92,14 @@ fn r1_and_r2_plain_messages() {
     let second = "0000007cdaa320a769c865ed0000000300000000000000000000000100000000000000a8000000000000018bcfe568000a0000010000d431\
         0000018bcfe570bac0a8010200002a9f0000000000000000000000000000000e48656c6c6f20526f636b65744d5109546f70696354657374\
         000a54414753015461674202";
-    check(&fields("TopicTest", 3, b"Hello RocketMQ", b"TAGS\x01TagB\x02"), 1, 168, 1_700_000_002_234, false, second);
+    check(
+        &fields("TopicTest", 3, b"Hello RocketMQ", b"TAGS\x01TagB\x02"),
+        1,
+        168,
+        1_700_000_002_234,
+        false,
+        second,
+    );
 }
 
 #[test]
@@ -110,7 +124,10 @@ fn r3_ipv6_and_r4_long_topic() {
 
 #[test]
 fn r5_prepared_and_r6_blank() {
-    let half = RecordFields { sys_flag: sysflag::TRANSACTION_PREPARED, ..fields("TopicTest", 3, b"half", b"KEYS\x01kt\x02TAGS\x01TagA\x02") };
+    let half = RecordFields {
+        sys_flag: sysflag::TRANSACTION_PREPARED,
+        ..fields("TopicTest", 3, b"half", b"KEYS\x01kt\x02TAGS\x01TagA\x02")
+    };
     let expected = "0000007adaa320a77b5a4121000000030000000000000000000000000000000000001000000000040000018bcfe568000a0000010000d431\
         0000018bcfe5788ac0a8010200002a9f0000000000000000000000000000000468616c6609546f7069635465737400124b455953016b7402\
         54414753015461674102";
@@ -152,7 +169,10 @@ fn the_delivered_form_of_the_remoting_chapter() {
     assert_eq!((view.queue_id(), view.flag(), view.queue_offset(), view.size()), (3, 5, 9, 101));
     assert_eq!(view.property("TAGS"), Some("A"));
     assert_eq!(id::offset_id(view.store_host(), view.physical_offset()), "C0A8010200002A9F00000000000003E8");
-    assert_eq!(RecordView::whole(&record, 1001).unwrap_err(), RecordError::PhysicalOffset { declared: 1000, actual: 1001 });
+    assert_eq!(
+        RecordView::whole(&record, 1001).unwrap_err(),
+        RecordError::PhysicalOffset { declared: 1000, actual: 1001 }
+    );
 }
 
 #[test]

@@ -35,18 +35,29 @@ pub(super) struct Hit {
 impl IndexFile {
     pub(super) fn size(slots: u32, units: u32) -> io::Result<u32> {
         let size = HEADER as u64 + SLOT as u64 * u64::from(slots) + UNIT as u64 * u64::from(units);
-        u32::try_from(size)
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "maxHashSlotNum and maxIndexNum make a file above 4 GiB"))
+        u32::try_from(size).map_err(|_| {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "maxHashSlotNum and maxIndexNum make a file above 4 GiB",
+            )
+        })
     }
 
     /// Creates a file that goes on where one with these end values stopped.
-    pub(super) fn create(path: &Path, slots: u32, units: u32, end_timestamp: i64, end_offset: u64) -> io::Result<Self> {
+    pub(super) fn create(
+        path: &Path,
+        slots: u32,
+        units: u32,
+        end_timestamp: i64,
+        end_offset: u64,
+    ) -> io::Result<Self> {
         let file = File::options().read(true).write(true).create_new(true).open(path)?;
         if let Err(error) = reserve_blocks(&file, 0, u64::from(Self::size(slots, units)?)) {
             let _ = std::fs::remove_file(path);
             return Err(error);
         }
-        let file = IndexFile { mapped: MappedFile::map(path, file, Self::size(slots, units)?)?, slots, units };
+        let file =
+            IndexFile { mapped: MappedFile::map(path, file, Self::size(slots, units)?)?, slots, units };
         file.store_u64(BEGIN_TIMESTAMP, end_timestamp as u64);
         file.store_u64(END_TIMESTAMP, end_timestamp as u64);
         file.store_u64(BEGIN_OFFSET, end_offset);
@@ -135,7 +146,8 @@ impl IndexFile {
             old => old,
         };
         let begin = self.begin_timestamp();
-        let seconds = if begin <= 0 { 0 } else { ((store_timestamp - begin) / 1000).clamp(0, i64::from(i32::MAX)) };
+        let seconds =
+            if begin <= 0 { 0 } else { ((store_timestamp - begin) / 1000).clamp(0, i64::from(i32::MAX)) };
         let unit = self.unit_at(number);
         self.mapped.store(unit, hash);
         self.store_u64(unit + 4, physical_offset);

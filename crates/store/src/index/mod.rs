@@ -51,7 +51,10 @@ impl KeyIndex {
         let mut broken = None;
         for (at, path) in paths.iter().enumerate() {
             let fits = |file: &IndexFile| {
-                file.is_plausible() && files.last().is_none_or(|last| last.is_full() && last.end_offset() <= file.begin_offset())
+                file.is_plausible()
+                    && files
+                        .last()
+                        .is_none_or(|last| last.is_full() && last.end_offset() <= file.begin_offset())
             };
             match IndexFile::open(path, slots, units) {
                 Ok(file) if fits(&file) => files.push(Arc::new(file)),
@@ -82,7 +85,11 @@ impl KeyIndex {
     /// First and last physical offset of every file that holds a key.
     pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
         let files = self.files.read();
-        files.iter().filter(|file| !file.is_empty()).map(|file| (file.begin_offset(), file.end_offset())).collect()
+        files
+            .iter()
+            .filter(|file| !file.is_empty())
+            .map(|file| (file.begin_offset(), file.end_offset()))
+            .collect()
     }
 
     /// Deletes every file.
@@ -131,7 +138,8 @@ impl KeyIndex {
             }
             if physical_offset == end {
                 // Perhaps the process died between two keys of this message.
-                let missing: Vec<u32> = hashes.iter().copied().filter(|hash| !self.has(*hash, physical_offset)).collect();
+                let missing: Vec<u32> =
+                    hashes.iter().copied().filter(|hash| !self.has(*hash, physical_offset)).collect();
                 for hash in missing {
                     last = self.put_one(last, hash, physical_offset, store_timestamp)?;
                 }
@@ -144,7 +152,13 @@ impl KeyIndex {
         Ok(())
     }
 
-    fn put_one(&self, last: Arc<IndexFile>, hash: u32, physical_offset: u64, store_timestamp: i64) -> io::Result<Arc<IndexFile>> {
+    fn put_one(
+        &self,
+        last: Arc<IndexFile>,
+        hash: u32,
+        physical_offset: u64,
+        store_timestamp: i64,
+    ) -> io::Result<Arc<IndexFile>> {
         let last = if last.is_full() { self.writable()? } else { last };
         last.put(hash, physical_offset, store_timestamp);
         Ok(last)
@@ -169,7 +183,8 @@ impl KeyIndex {
         let (end_timestamp, end_offset) = self.end();
         // Named by local time; a name that is taken (two files in one millisecond) is counted up.
         let mut name: u64 = jiff::Zoned::now().strftime("%Y%m%d%H%M%S%3f").to_string().parse().unwrap_or(0);
-        let newest = self.files.read().last().and_then(|last| last.path().file_name()?.to_str()?.parse::<u64>().ok());
+        let newest =
+            self.files.read().last().and_then(|last| last.path().file_name()?.to_str()?.parse::<u64>().ok());
         name = name.max(newest.map_or(0, |newest| newest + 1));
         let path = self.directory.join(format!("{name:017}"));
         let file = Arc::new(IndexFile::create(&path, self.slots, self.units, end_timestamp, end_offset)?);

@@ -31,7 +31,9 @@ pub(crate) fn load_files(directory: &Path) -> Result<Vec<LoadedFile>, FileError>
         }
         match parse_file_name(&entry.file_name()) {
             Some(base) => files.push(LoadedFile { base, path: entry.path(), len: metadata.len() }),
-            None => tracing::warn!(file = %entry.path().display(), "not a log file (its name is no offset): left alone"),
+            None => {
+                tracing::warn!(file = %entry.path().display(), "not a log file (its name is no offset): left alone");
+            }
         }
     }
     files.sort_by_key(|file| file.base);

@@ -211,7 +211,8 @@ impl ConsumeQueue {
                     tail.listed = false;
                     return Ok(Written { files });
                 }
-                let rest_of_file = self.files.units_per_file() as i64 - from % self.files.units_per_file() as i64;
+                let rest_of_file =
+                    self.files.units_per_file() as i64 - from % self.files.units_per_file() as i64;
                 let units = (tail.units.len() - at) / UNIT;
                 let units = units.min(rest_of_file as usize).min(WRITE_UNITS);
                 chunk.clear();
@@ -354,7 +355,8 @@ impl ConsumeQueue {
     /// Deletes files that lie entirely before the queue's begin, except for the last file. Returns how many.
     pub(crate) fn delete_files_before_min(&self) -> io::Result<usize> {
         let numbers = self.files.list(self.name())?;
-        let first_needed = self.min_offset().min(self.max_offset() - 1).max(0) as u64 / self.files.units_per_file();
+        let first_needed =
+            self.min_offset().min(self.max_offset() - 1).max(0) as u64 / self.files.units_per_file();
         self.files.delete(self.name(), &numbers, |number| number < first_needed)
     }
 
@@ -436,7 +438,7 @@ impl ConsumeQueue {
         let numbers = self.files.list(self.name())?;
         let keep = end.max(0) as u64;
         self.files.delete(self.name(), &numbers, |number| number * units >= keep)?;
-        if keep % units != 0 {
+        if !keep.is_multiple_of(units) {
             self.files.zero_from(self.name(), end)?;
         }
         let min = self.min_offset().min(end);

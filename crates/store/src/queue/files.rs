@@ -198,7 +198,12 @@ impl QueueFiles {
     }
 
     /// Deletes the files that `which` names and says how many. A file that is already gone is fine.
-    pub(crate) fn delete(&self, queue: QueueName<'_>, numbers: &[u64], which: impl Fn(u64) -> bool) -> io::Result<usize> {
+    pub(crate) fn delete(
+        &self,
+        queue: QueueName<'_>,
+        numbers: &[u64],
+        which: impl Fn(u64) -> bool,
+    ) -> io::Result<usize> {
         self.forget(queue.number, &which);
         let mut deleted = 0;
         for number in numbers.iter().filter(|number| which(**number)) {

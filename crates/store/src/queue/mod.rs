@@ -120,8 +120,13 @@ impl ConsumeQueues {
 
     /// Queues of a topic by id.
     pub(crate) fn of_topic(&self, topic: &str) -> Vec<Arc<ConsumeQueue>> {
-        let mut queues: Vec<_> =
-            self.topics.read().by_name.get(topic).map(|queues| queues.iter().cloned().collect()).unwrap_or_default();
+        let mut queues: Vec<_> = self
+            .topics
+            .read()
+            .by_name
+            .get(topic)
+            .map(|queues| queues.iter().cloned().collect())
+            .unwrap_or_default();
         queues.sort_by_key(|queue| queue.queue_id());
         queues
     }
@@ -129,7 +134,9 @@ impl ConsumeQueues {
     /// Topics with a queue that has given an offset.
     pub(crate) fn topics(&self) -> Vec<Arc<str>> {
         let topics = self.topics.read();
-        let used = |queues: &TopicQueues| queues.iter().any(|queue| queue.next_offset() > 0 || queue.max_offset() > 0);
+        let used = |queues: &TopicQueues| {
+            queues.iter().any(|queue| queue.next_offset() > 0 || queue.max_offset() > 0)
+        };
         topics.by_name.iter().filter(|(_, queues)| used(queues)).map(|(name, _)| Arc::clone(name)).collect()
     }
 
@@ -195,7 +202,8 @@ impl ConsumeQueues {
             self.put_back(back);
             return Err(error);
         }
-        let written = back.iter().filter_map(|queue| queue.first_unwritten_physical()).fold(dispatched, u64::min);
+        let written =
+            back.iter().filter_map(|queue| queue.first_unwritten_physical()).fold(dispatched, u64::min);
         self.put_back(back);
         Ok(written)
     }

@@ -69,7 +69,9 @@ mod tests {
         assert_eq!(Unit::decode(&unit.encode()), unit);
         assert_eq!(Unit::PRE_BLANK.encode(), *b"\0\0\0\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\0\0\0\0\0");
         assert!(unit.is_message() && unit.is_written());
-        assert!(!Unit::PRE_BLANK.is_message() && Unit::PRE_BLANK.is_written() && Unit::PRE_BLANK.is_pre_blank());
+        assert!(
+            !Unit::PRE_BLANK.is_message() && Unit::PRE_BLANK.is_written() && Unit::PRE_BLANK.is_pre_blank()
+        );
         assert!(!Unit::hole(5).is_message() && !Unit::hole(5).is_pre_blank());
         assert!(!Unit::decode(&[0; UNIT]).is_written());
         assert!(!Unit::decode(&[0xff; UNIT]).is_written());

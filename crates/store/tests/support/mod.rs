@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use ferromq_protocol::message::{RecordFields, RecordView};
 use ferromq_store::{
-    AcceptAll, ConsumeQueue, DiskUsageSource, Outcome, ReadOutcome, ReadRequest, ReadStatus, RecordSlice, Residency, Store,
-    StoreOptions,
+    AcceptAll, ConsumeQueue, DiskUsageSource, Outcome, ReadOutcome, ReadRequest, ReadStatus, RecordSlice,
+    Residency, Store, StoreOptions,
 };
 
 /// Options with small files, and a disk that is never full.
