@@ -1,7 +1,7 @@
 //! The `ferromq` program: name server, broker, both in one process, and a load generator.
 //!
 //! What lives here: the command line ([`args`]), where settings come from ([`settings`]), starting and stopping
-//! ([`server`]), what is printed and logged ([`banner`], [`logging`]), and the load generator ([`bench`]).
+//! ([`server`]), what is printed and logged ([`banner`], [`logging`]), and the load generator ([`mod@bench`]).
 //!
 //! This crate must not know how anything works inside.
 

@@ -148,7 +148,7 @@ fn changed_settings_survive_a_restart() {
     let mut server = Server::start(&mut standalone(directory.path()), "The broker[");
     let answer = ask(server.port("fast port"), update("fileReservedTime=48\nregionId=a b\n"));
     assert_eq!((answer.code, answer.remark), (0, None));
-    let changes = std::fs::read_to_string(directory.path().join("config/broker.properties")).unwrap();
+    let changes = std::fs::read_to_string(directory.path().join("config/broker-changes.properties")).unwrap();
     assert_eq!(changes, "fileReservedTime=48\nregionId=a b\n");
     server.signal(Signal::TERM);
     server.wait();
@@ -171,7 +171,7 @@ fn clients_can_t_move_the_store() {
         let answer = ask(server.port("fast port"), update(&format!("{key}={}\n", elsewhere.display())));
         assert_eq!(answer.code, 16, "{key}");
     }
-    assert!(!elsewhere.exists() && !directory.path().join("config/broker.properties").exists());
+    assert!(!elsewhere.exists() && !directory.path().join("config/broker-changes.properties").exists());
 }
 
 #[test]

@@ -189,12 +189,12 @@ impl BrokerConfig {
         }
     }
 
-    /// The file that changes are written to: the one the settings came from, else `config/broker.properties` in the
+    /// The file that changes are written to: the one the settings came from, else `config/broker-changes.properties` in the
     /// store.
     pub fn changes_file(&self) -> PathBuf {
         match &self.broker_config_path {
             Some(path) => path.into(),
-            None => Path::new(&self.store_path_root_dir).join("config/broker.properties"),
+            None => Path::new(&self.store_path_root_dir).join("config/broker-changes.properties"),
         }
     }
 
@@ -392,7 +392,7 @@ mod tests {
         let before = BrokerConfig { store_path_root_dir: root, ..BrokerConfig::default() };
         let after = BrokerConfig { file_reserved_time: 48, ..before.clone() };
         after.save(&before).unwrap();
-        let saved = fs::read_to_string(directory.path().join("config/broker.properties")).unwrap();
+        let saved = fs::read_to_string(directory.path().join("config/broker-changes.properties")).unwrap();
         assert_eq!(saved, "fileReservedTime=48\n");
     }
 }

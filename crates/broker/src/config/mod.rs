@@ -8,26 +8,7 @@
 #[macro_use]
 mod setting;
 #[macro_use]
-#[path = "table/identity.rs"]
-mod identity;
-#[macro_use]
-#[path = "table/messaging.rs"]
-mod messaging;
-#[macro_use]
-#[path = "table/threads.rs"]
-mod threads;
-#[macro_use]
-#[path = "table/store.rs"]
-mod store;
-#[macro_use]
-#[path = "table/delay.rs"]
-mod delay;
-#[macro_use]
-#[path = "table/replication.rs"]
-mod replication;
-#[macro_use]
-#[path = "table/operations.rs"]
-mod operations;
+mod table;
 mod derived;
 mod file;
 #[cfg(test)]

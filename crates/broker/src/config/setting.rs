@@ -1,4 +1,4 @@
-//! What is known about each key, and the macro that makes it and [`BrokerConfig`](super::BrokerConfig) out of the
+//! What is known about each key, and the macro that makes it and [`BrokerConfig`] out of the
 //! tables in `table/`.
 
 use super::BrokerConfig;
