@@ -212,13 +212,13 @@ impl SubscriptionGroups {
 
 impl Shared {
     fn snapshot(&self) -> SubscriptionGroupWrapper {
-        let groups = self.groups.read();
-        let table = groups.by_name.iter().map(|(name, group)| (name.clone(), (**group).clone()));
-        SubscriptionGroupWrapper {
-            data_version: groups.data_version,
-            forbidden_table: groups.forbidden.clone(),
-            subscription_group_table: table.collect(),
-        }
+        // Copied outside of the lock, because a broker can have very many groups and pulls wait for it.
+        let (data_version, forbidden_table, groups): (_, _, Vec<_>) = {
+            let groups = self.groups.read();
+            (groups.data_version, groups.forbidden.clone(), groups.by_name.values().cloned().collect())
+        };
+        let table = groups.iter().map(|group| (group.group_name.clone(), (**group).clone()));
+        SubscriptionGroupWrapper { data_version, forbidden_table, subscription_group_table: table.collect() }
     }
 }
 

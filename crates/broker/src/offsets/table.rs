@@ -28,11 +28,14 @@ pub(crate) struct ConsumerOffsets {
 #[derive(Debug)]
 struct Table {
     /// Group to topic to queues, so that a look-up builds no key.
-    groups: RwLock<HashMap<String, HashMap<String, Progress>>>,
+    groups: RwLock<HashMap<Arc<str>, Topics>>,
     data_version: Mutex<Version>,
     /// Pending resets in the whole table: nearly always none, and then no pull has to look for one.
     pending_resets: AtomicUsize,
 }
+
+/// Topic to queues, for one group.
+type Topics = HashMap<Arc<str>, Arc<Progress>>;
 
 #[derive(Debug)]
 struct Version {
@@ -69,7 +72,7 @@ impl ConsumerOffsets {
         let loaded: Option<ConsumerOffsetSerializeWrapper> = loaded;
         let data_version =
             loaded.as_ref().map_or_else(|| DataVersion::new(clock::now_ms()), |loaded| loaded.data_version);
-        let mut groups: HashMap<String, HashMap<String, Progress>> = HashMap::new();
+        let mut groups: HashMap<Arc<str>, Topics> = HashMap::new();
         for (key, offsets) in loaded.map(|loaded| loaded.offset_table).unwrap_or_default() {
             // Topics hold no `@`; a broadcasting group is kept as `group@broadcast` (3.9).
             let Some((topic, group)) = key.split_once('@') else {
@@ -83,8 +86,8 @@ impl ConsumerOffsets {
                     (queue_id, QueueProgress { committed: Some(offset), ..Default::default() })
                 })
                 .collect();
-            let progress = Progress { queues: Mutex::new(queues) };
-            groups.entry(group.to_owned()).or_default().insert(topic.to_owned(), progress);
+            let progress = Arc::new(Progress { queues: Mutex::new(queues) });
+            groups.entry(group.into()).or_default().insert(topic.into(), progress);
         }
         let table = Arc::new(Table {
             groups: RwLock::new(groups),
@@ -160,15 +163,21 @@ impl ConsumerOffsets {
     /// Committed offsets of the group by queue; empty if there are none.
     pub(crate) fn offsets_of(&self, group: &str, topic: &str) -> BTreeMap<i32, i64> {
         let groups = self.table.groups.read();
-        groups.get(group).and_then(|topics| topics.get(topic)).map(Progress::committed).unwrap_or_default()
+        groups
+            .get(group)
+            .and_then(|topics| topics.get(topic))
+            .map(|progress| progress.committed())
+            .unwrap_or_default()
     }
 
     /// Topics on which the group has committed something, in order of their names.
     pub(crate) fn topics_of(&self, group: &str) -> Vec<String> {
         let groups = self.table.groups.read();
         let topics = groups.get(group).into_iter().flatten();
-        let mut topics: Vec<_> =
-            topics.filter(|(_, progress)| progress.has_committed()).map(|(topic, _)| topic.clone()).collect();
+        let mut topics: Vec<_> = topics
+            .filter(|(_, progress)| progress.has_committed())
+            .map(|(topic, _)| topic.to_string())
+            .collect();
         topics.sort_unstable();
         topics
     }
@@ -176,13 +185,12 @@ impl ConsumerOffsets {
     /// Groups that have committed something on the topic, in order of their names.
     pub(crate) fn groups_of(&self, topic: &str) -> Vec<String> {
         let groups = self.table.groups.read();
-        let consumes =
-            |topics: &HashMap<String, Progress>| topics.get(topic).is_some_and(Progress::has_committed);
+        let consumes = |topics: &Topics| topics.get(topic).is_some_and(|progress| progress.has_committed());
         // `group@broadcast` is bookkeeping (3.9), not a group.
         let mut groups: Vec<_> = groups
             .iter()
             .filter(|(group, topics)| !group.contains('@') && consumes(topics))
-            .map(|(group, _)| group.clone())
+            .map(|(group, _)| group.to_string())
             .collect();
         groups.sort_unstable();
         groups
@@ -278,9 +286,9 @@ impl Table {
             }
         }
         let mut groups = self.groups.write();
-        let topics = groups.entry(group.to_owned()).or_default();
-        let progress = topics.entry(topic.to_owned()).or_default();
-        change(progress.queues.get_mut().entry(queue_id).or_default());
+        let topics = groups.entry(group.into()).or_default();
+        let progress = topics.entry(topic.into()).or_default();
+        change(progress.queues.lock().entry(queue_id).or_default());
     }
 
     /// Counts down for progress that was removed.
@@ -291,11 +299,21 @@ impl Table {
 
     fn snapshot(&self) -> ConsumerOffsetSerializeWrapper {
         let data_version = self.data_version.lock().data_version;
-        let groups = self.groups.read();
-        let progresses = groups.iter().flat_map(|(group, topics)| {
-            topics.iter().map(move |(topic, progress)| (format!("{topic}@{group}"), progress.committed()))
-        });
-        let offset_table = progresses.filter(|(_, offsets)| !offsets.is_empty()).collect();
+        // Copied outside of the lock, because there can be very much progress and pulls wait for it.
+        let progresses: Vec<_> = {
+            let groups = self.groups.read();
+            let of_group = |(group, topics): (&Arc<str>, &Topics)| {
+                let of_topic = |(topic, progress): (&Arc<str>, &Arc<Progress>)| {
+                    (topic.clone(), group.clone(), progress.clone())
+                };
+                topics.iter().map(of_topic).collect::<Vec<_>>()
+            };
+            groups.iter().flat_map(of_group).collect()
+        };
+        let offsets = progresses
+            .into_iter()
+            .map(|(topic, group, progress)| (format!("{topic}@{group}"), progress.committed()));
+        let offset_table = offsets.filter(|(_, offsets)| !offsets.is_empty()).collect();
         ConsumerOffsetSerializeWrapper::new(data_version, offset_table)
     }
 }

@@ -1,6 +1,6 @@
 //! The table of topics.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -295,12 +295,13 @@ impl Shared {
     }
 
     fn snapshot(&self) -> TopicConfigSerializeWrapper {
-        let topics = self.topics.read();
-        let table = topics.by_name.iter().map(|(name, topic)| (name.clone(), (**topic).clone()));
-        TopicConfigSerializeWrapper {
-            data_version: topics.data_version,
-            topic_config_table: table.collect::<BTreeMap<_, _>>(),
-        }
+        // Copied outside of the lock, because a broker can have very many topics and sends wait for it.
+        let (data_version, topics): (_, Vec<_>) = {
+            let topics = self.topics.read();
+            (topics.data_version, topics.by_name.values().cloned().collect())
+        };
+        let table = topics.iter().map(|topic| (topic.topic_name.clone(), (**topic).clone()));
+        TopicConfigSerializeWrapper { data_version, topic_config_table: table.collect() }
     }
 }
 
