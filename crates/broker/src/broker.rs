@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use ferromq_protocol::body::{DataVersion, TopicConfigSerializeWrapper};
@@ -36,7 +36,6 @@ pub(crate) struct Broker {
     pub(crate) config_version: ConfigVersion,
     /// `brokerIP1` and the port: what messages record as their store host, and what clients connect to.
     store_host: SocketAddr,
-    pub(crate) started: Instant,
     pub(crate) store: Arc<Store>,
     pub(crate) properties: BrokerProperties,
     pub(crate) topics: TopicTable,
@@ -267,7 +266,6 @@ impl Broker {
         store.set_arrival_listener(held_pulls.clone());
         Ok(Arc::new(Self {
             store_host,
-            started: Instant::now(),
             properties: BrokerProperties::new(&config, ip),
             offsets: ConsumerOffsets::load(
                 &config_directory,

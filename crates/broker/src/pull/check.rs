@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use ferromq_protocol::body::{ConsumeType, EXPRESSION_TYPE_TAG, MessageModel};
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::frame::HeaderEncoding;
 use ferromq_protocol::header::{FieldOut, Head, write_response};
 use ferromq_protocol::{names, pull};
-use ferromq_protocol::body::{ConsumeType, EXPRESSION_TYPE_TAG, MessageModel};
 use ferromq_remoting::Connection;
 
 use super::filter::{TagFilter, is_tag_type};
@@ -56,7 +56,11 @@ impl PullRefusal {
     }
 }
 
-pub(super) fn check(broker: &Arc<Broker>, connection: &Arc<Connection>, asked: &Asked<'_>) -> Result<Checked, PullRefusal> {
+pub(super) fn check(
+    broker: &Arc<Broker>,
+    connection: &Arc<Connection>,
+    asked: &Asked<'_>,
+) -> Result<Checked, PullRefusal> {
     let config = broker.config();
     let header = &asked.header;
     let (group_name, topic_name) = (&*header.consumer_group, &*header.topic);
@@ -124,9 +128,13 @@ fn carried_subscription(broker: &Broker, asked: &Asked<'_>) -> Result<TagFilter,
         PullRefusal::new(response::SUBSCRIPTION_PARSE_FAILED, remark)
     })?;
     let (group, topic) = (&*header.consumer_group, &*header.topic);
-    broker.consumers.compensation.told(group, topic, (EXPRESSION_TYPE_TAG, expression), clock::now_ms(), || {
-        filter.to_subscription(topic, expression, header.sub_version)
-    });
+    broker.consumers.compensation.told(
+        group,
+        topic,
+        (EXPRESSION_TYPE_TAG, expression),
+        clock::now_ms(),
+        || filter.to_subscription(topic, expression, header.sub_version),
+    );
     Ok(filter)
 }
 

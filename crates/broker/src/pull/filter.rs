@@ -46,7 +46,12 @@ impl TagFilter {
     }
 
     /// What administrators are shown of a subscription that came with a pull.
-    pub(crate) fn to_subscription(&self, topic: &str, expression: &str, sub_version: i64) -> SubscriptionData {
+    pub(crate) fn to_subscription(
+        &self,
+        topic: &str,
+        expression: &str,
+        sub_version: i64,
+    ) -> SubscriptionData {
         let tags = match self {
             Self::All => &[][..],
             Self::Tags(tags) => tags,
@@ -66,7 +71,10 @@ impl TagFilter {
         if subscription.class_filter_mode || subscription.sub_string == SUB_ALL {
             return Self::All;
         }
-        let named = subscription.tags_set.iter().map(|name| Tag { code: java_string_hash(name), name: Some((**name).into()) });
+        let named = subscription
+            .tags_set
+            .iter()
+            .map(|name| Tag { code: java_string_hash(name), name: Some((**name).into()) });
         let mut tags: Vec<Tag> = named.collect();
         let unnamed = subscription.code_set.iter().filter(|code| !tags.iter().any(|tag| tag.code == **code));
         let unnamed: Vec<Tag> = unnamed.map(|code| Tag { code: *code, name: None }).collect();
@@ -114,8 +122,11 @@ mod tests {
 
     #[test]
     fn a_subscription_may_know_only_hashes() {
-        let subscription =
-            SubscriptionData { sub_string: "TagA".into(), code_set: [2_598_919].into(), ..SubscriptionData::default() };
+        let subscription = SubscriptionData {
+            sub_string: "TagA".into(),
+            code_set: [2_598_919].into(),
+            ..SubscriptionData::default()
+        };
         let filter = TagFilter::from_subscription(&subscription);
         assert!(filter.matches_unit(2_598_919));
         assert!(!filter.matches_unit(0));

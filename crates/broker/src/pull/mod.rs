@@ -9,6 +9,7 @@ pub(crate) mod filter;
 mod hold;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ferromq_protocol::body::{SubscriptionGroupConfig, TopicConfig};
 use ferromq_protocol::code::response;
@@ -91,6 +92,7 @@ fn run(
             return;
         }
     };
+    let began = Instant::now();
     bodies.clear();
     let found = find(broker, &asked.header, &checked, residency, bodies);
     if found.status == Status::Cold {
@@ -113,6 +115,8 @@ fn run(
     if code == response::SUCCESS {
         let (group, topic) = (&asked.header.consumer_group, &asked.header.topic);
         broker.stats.group_get(topic, group).add(found.outcome.messages as u64, found.outcome.bytes as u64);
+        let latency = broker.stats.group_get_latency(topic, group, asked.header.queue_id);
+        latency.add(began.elapsed().as_millis() as u64, 1);
     }
     if !asked.oneway {
         write_found(broker, out, connection, &asked, &checked, &found, code, bodies);
@@ -221,8 +225,10 @@ fn find(
         residency,
     };
     let mut outcome = broker.store.read(queue, request, &checked.filter, bodies);
-    if matches!(outcome.status, ReadStatus::OffsetOverflowOne | ReadStatus::NoMessageInQueue | ReadStatus::OffsetOverflowBadly)
-    {
+    if matches!(
+        outcome.status,
+        ReadStatus::OffsetOverflowOne | ReadStatus::NoMessageInQueue | ReadStatus::OffsetOverflowBadly
+    ) {
         // What was acknowledged before this pull came must be seen by it.
         broker.store.dispatch_to_confirmed();
         if queue.max_offset() != outcome.max_offset {
@@ -239,7 +245,11 @@ fn suggested_broker(broker: &Broker, checked: &Checked, outcome: &ReadOutcome) -
     if !broker.config().slave_read_enable {
         return 0;
     }
-    if outcome.suggest_slave { checked.group.which_broker_when_consume_slowly } else { checked.group.broker_id }
+    if outcome.suggest_slave {
+        checked.group.which_broker_when_consume_slowly
+    } else {
+        checked.group.broker_id
+    }
 }
 
 fn write_found(

@@ -6,7 +6,7 @@ use ferromq_protocol::code::response;
 use ferromq_protocol::frame::HeaderEncoding;
 use ferromq_protocol::header::{FieldOut, Head, write_response};
 use ferromq_protocol::message::id::write_offset_id;
-use ferromq_store::{AppendError, Outcome, PushError};
+use ferromq_store::{AppendError, Outcome};
 
 use crate::answer::Refusal;
 use crate::broker::Broker;
@@ -81,12 +81,6 @@ pub(super) fn write_refusal(
         [("MSG_REGION", FieldOut::Text(&config.region_id)), ("TRACE_ON", FieldOut::Boolean(config.trace_on))]
     });
     write_response(out, encoding, &head, fields, b"");
-}
-
-/// A record that can't be encoded.
-pub(super) fn refuse_push(error: &PushError, config: &BrokerConfig) -> Refusal {
-    let _ = error;
-    super::too_large(config)
 }
 
 /// What a producer is told when the log refused its message.

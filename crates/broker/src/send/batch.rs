@@ -9,7 +9,7 @@ use ferromq_protocol::names;
 use ferromq_protocol::send::SendHeader;
 use ferromq_remoting::Connection;
 
-use super::{Pending, SendRound, TopicLookup, answer, check, illegal, properties, too_large};
+use super::{Pending, SendRound, TopicLookup, check, illegal, properties, too_large};
 use crate::answer::Refusal;
 use crate::broker::Broker;
 use crate::config::BrokerConfig;
@@ -50,7 +50,8 @@ impl SendRound {
         let mut messages: Vec<(batch::BatchMessage<'_>, Range<usize>)> = Vec::new();
         self.properties.clear();
         for message in batch::iter(request.body) {
-            let message = message.map_err(|error| Refusal::system_error(error.to_string()).without_fields())?;
+            let message =
+                message.map_err(|error| Refusal::system_error(error.to_string()).without_fields())?;
             let start = self.properties.len();
             let own = properties::take_in(message.properties, &mut self.properties)?;
             if own.delay_level > 0 || own.timer || own.transactional {
@@ -82,8 +83,8 @@ impl SendRound {
             body: message.body,
             properties: &stored[properties.clone()],
         });
-        let records = self.batch.push_group(&queue, records).map_err(|error| answer::refuse_push(&error, config))?;
-        let count = self.count_for(broker, &queue);
+        let records = self.batch.push_group(&queue.queue, records).map_err(|_| too_large(config))?;
+        let count = self.count_for(queue);
         self.pending.push(Pending {
             count,
             opaque: request.opaque,

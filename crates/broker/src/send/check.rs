@@ -14,6 +14,7 @@ use crate::answer::{FAQ, Refusal};
 use crate::broker::Broker;
 use crate::clock;
 use crate::config::BrokerConfig;
+use crate::stats::{StatsItem, TopicPutStats};
 use crate::topics::{NotCreated, PERM_WRITE, TopicText};
 
 /// Bits of a topic's `topicSysFlag`.
@@ -27,7 +28,8 @@ pub(super) fn accepts_sends_now(config: &BrokerConfig) -> Result<(), Refusal> {
         return Ok(());
     }
     let time = jiff::Timestamp::from_millisecond(from).map(|time| time.to_zoned(TimeZone::system()));
-    let text = time.map_or_else(|_| from.to_string(), |time| time.strftime("%Y-%m-%d %H:%M:%S,%3f").to_string());
+    let text =
+        time.map_or_else(|_| from.to_string(), |time| time.strftime("%Y-%m-%d %H:%M:%S,%3f").to_string());
     Err(Refusal::system_error(format!("broker unable to service, until {text}")))
 }
 
@@ -65,7 +67,25 @@ pub(crate) fn any_queue(queues: i32) -> Option<i32> {
 pub(crate) struct TopicLookup {
     version: u64,
     topic: Option<Arc<TopicConfig>>,
-    queues: Vec<Option<Arc<ConsumeQueue>>>,
+    queues: Vec<Option<Arc<QueueTarget>>>,
+}
+
+/// A queue to store into, and where that is counted.
+#[derive(Debug)]
+pub(super) struct QueueTarget {
+    pub(super) queue: Arc<ConsumeQueue>,
+    pub(super) stats: TopicPutStats,
+    pub(super) latency: Arc<StatsItem>,
+}
+
+impl QueueTarget {
+    pub(super) fn new(broker: &Broker, topic: &str, queue_id: i32) -> Arc<Self> {
+        Arc::new(Self {
+            queue: broker.store.queue(topic, queue_id),
+            stats: broker.stats.topic_put(topic),
+            latency: broker.stats.topic_put_latency(topic, queue_id),
+        })
+    }
 }
 
 impl TopicLookup {
@@ -78,7 +98,8 @@ impl TopicLookup {
         header: &SendHeader<'_>,
     ) -> Result<Arc<TopicConfig>, Refusal> {
         let version = broker.topics.version();
-        let known = self.topic.as_ref().filter(|topic| self.version == version && topic.topic_name == *header.topic);
+        let known =
+            self.topic.as_ref().filter(|topic| self.version == version && topic.topic_name == *header.topic);
         let topic = match known {
             Some(topic) => topic.clone(),
             None => {
@@ -98,18 +119,19 @@ impl TopicLookup {
     }
 
     /// A queue of the topic that was checked last.
-    pub(super) fn queue(&mut self, broker: &Broker, queue_id: i32) -> Arc<ConsumeQueue> {
+    pub(super) fn queue(&mut self, broker: &Broker, queue_id: i32) -> Arc<QueueTarget> {
         /// Queues above this are looked up each time: a topic can have very many.
         const REMEMBERED_MAX: usize = 64;
         let topic = self.topic.as_ref().expect("a topic was checked before its queue is asked for");
         let position = usize::try_from(queue_id).unwrap_or(usize::MAX);
         if position >= REMEMBERED_MAX {
-            return broker.store.queue(&topic.topic_name, queue_id);
+            return QueueTarget::new(broker, &topic.topic_name, queue_id);
         }
         if self.queues.len() <= position {
             self.queues.resize(position + 1, None);
         }
-        self.queues[position].get_or_insert_with(|| broker.store.queue(&topic.topic_name, queue_id)).clone()
+        let target = || QueueTarget::new(broker, &topic.topic_name, queue_id);
+        self.queues[position].get_or_insert_with(target).clone()
     }
 }
 
@@ -126,7 +148,8 @@ fn look_up(
     header: &SendHeader<'_>,
 ) -> Result<Arc<TopicConfig>, Refusal> {
     let topic = &*header.topic;
-    names::check_topic(topic).map_err(|error| Refusal::new(response::INVALID_PARAMETER, error.to_string()))?;
+    names::check_topic(topic)
+        .map_err(|error| Refusal::new(response::INVALID_PARAMETER, error.to_string()))?;
     if names::is_forbidden_to_clients(topic) {
         let remark = format!("Sending message to topic[{topic}] is forbidden.");
         return Err(Refusal::new(response::NO_PERMISSION, remark));
@@ -141,7 +164,13 @@ fn look_up(
         (true, false) => UNIT,
     };
     let default_topic = header.default_topic.as_deref().unwrap_or_default();
-    match broker.topics.create_by_send(config, topic, default_topic, header.default_topic_queue_nums, sys_flag) {
+    match broker.topics.create_by_send(
+        config,
+        topic,
+        default_topic,
+        header.default_topic_queue_nums,
+        sys_flag,
+    ) {
         Ok(created) => Ok(created),
         Err(_) if topic.starts_with(names::RETRY_PREFIX) => {
             Ok(broker.topics.create_by_send_back(topic, 1, false, sys_flag))

@@ -15,7 +15,7 @@ mod send_back;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ferromq_protocol::code::response;
 use ferromq_protocol::header::{FieldValue, Request};
@@ -23,14 +23,14 @@ use ferromq_protocol::message::{RecordFields, sysflag};
 use ferromq_protocol::names;
 use ferromq_protocol::send::SendHeader;
 use ferromq_remoting::Connection;
-use ferromq_store::{AppendBatch, ConsumeQueue, FlushDiskType};
+use ferromq_store::{AppendBatch, FlushDiskType};
 
 use crate::answer::Refusal;
 use crate::broker::Broker;
 use crate::config::{BrokerConfig, BrokerRole};
-use crate::stats::TopicPutStats;
 use answer::Stored;
 pub(crate) use answer::refuse_append;
+use check::QueueTarget;
 pub(crate) use check::TopicLookup;
 pub(crate) use properties::BrokerProperties;
 pub(crate) use send_back::route;
@@ -61,16 +61,14 @@ pub(crate) struct SendRound {
     client_properties: Vec<u8>,
     /// Properties as they are stored.
     properties: Vec<u8>,
-    /// One entry for each topic that is written to.
-    counts: Vec<TopicCount>,
+    /// One entry for each queue that is written to.
+    counts: Vec<QueueCount>,
     settings: Option<Settings>,
 }
 
-/// What a round stored in one topic.
-struct TopicCount {
-    /// Any queue of it, for its name.
-    queue: Arc<ConsumeQueue>,
-    stats: TopicPutStats,
+/// What a round stored in one queue.
+struct QueueCount {
+    target: Arc<QueueTarget>,
     puts: u64,
     messages: u64,
     bytes: u64,
@@ -80,11 +78,12 @@ struct TopicCount {
 struct Settings {
     config: Arc<BrokerConfig>,
     own_properties: Arc<[u8]>,
+    began: Instant,
 }
 
 /// A send whose record is in the batch.
 struct Pending {
-    /// Position of its topic in the round's counts.
+    /// Position of its queue in the round's counts.
     count: usize,
     opaque: i32,
     oneway: bool,
@@ -130,7 +129,7 @@ impl SendRound {
         if self.settings.is_none() {
             let config = broker.config();
             let own_properties = broker.properties.own();
-            self.settings = Some(Settings { config, own_properties });
+            self.settings = Some(Settings { config, own_properties, began: Instant::now() });
         }
         if let Err(refusal) = self.prepare(broker, topics, connection, request) {
             self.finish(broker, connection, out);
@@ -231,7 +230,7 @@ impl SendRound {
         let queue = if *target.topic == *header.topic {
             topics.queue(broker, target.queue_id)
         } else {
-            broker.store.queue(&target.topic, target.queue_id)
+            QueueTarget::new(broker, &target.topic, target.queue_id)
         };
         let record = RecordFields {
             topic: &target.topic,
@@ -247,9 +246,9 @@ impl SendRound {
             properties: &self.properties,
         };
         let first = self.batch.len();
-        self.batch.push(&queue, &record).map_err(|error| answer::refuse_push(&error, config))?;
+        self.batch.push(&queue.queue, &record).map_err(|_| too_large(config))?;
         let unique_id = self.remember_unique_id(directives.unique_id);
-        let count = self.count_for(broker, &queue);
+        let count = self.count_for(queue);
         self.pending.push(Pending {
             count,
             opaque: request.opaque,
@@ -270,18 +269,7 @@ impl SendRound {
         let real_topic = std::mem::replace(&mut target.topic, Cow::Borrowed(names::SCHEDULE_TOPIC));
         target.queue_id = level - 1;
         let level = level.to_string();
-        self.replace_properties(
-            &[
-                ("DELAY", &level),
-                ("REAL_TOPIC", &real_topic),
-                ("REAL_QID", &real_queue),
-                // A level wins over a time (02-store 14.1): an empty value only takes the old one out.
-                ("TIMER_DELIVER_MS", ""),
-                ("TIMER_DELAY_SEC", ""),
-                ("TIMER_DELAY_MS", ""),
-            ],
-            directives,
-        );
+        self.replace_properties(&properties::delay_changes(&level, &real_topic, &real_queue), directives);
     }
 
     fn replace_properties(&mut self, set: &[(&str, &str)], directives: &mut properties::Directives) {
@@ -303,12 +291,11 @@ impl SendRound {
         start..self.unique_ids.len()
     }
 
-    /// Where the round counts what it stores in the topic of this queue.
-    fn count_for(&mut self, broker: &Broker, queue: &Arc<ConsumeQueue>) -> usize {
-        let known = self.counts.iter().rposition(|count| count.queue.topic() == queue.topic());
+    /// Where the round counts what it stores in this queue.
+    fn count_for(&mut self, target: Arc<QueueTarget>) -> usize {
+        let known = self.counts.iter().rposition(|count| Arc::ptr_eq(&count.target, &target));
         known.unwrap_or_else(|| {
-            let (queue, stats) = (queue.clone(), broker.stats.topic_put(queue.topic()));
-            self.counts.push(TopicCount { queue, stats, puts: 0, messages: 0, bytes: 0 });
+            self.counts.push(QueueCount { target, puts: 0, messages: 0, bytes: 0 });
             self.counts.len() - 1
         })
     }
@@ -324,12 +311,19 @@ impl SendRound {
         let sync_flush = broker.store.options().flush_disk_type == FlushDiskType::SyncFlush;
         let mut parked: Vec<Stored<'static>> = Vec::new();
         let mut last_end = 0;
+        let put_millis = settings.began.elapsed().as_millis() as u64;
         for pending in &self.pending {
             let records = outcomes.get(pending.first..pending.first + pending.records);
             let Some(records) = records else {
                 if let (Err(error), false) = (&appended, pending.oneway) {
                     let refusal = refuse_append(broker, error).with_field_map();
-                    answer::write_refusal(out, connection.encoding(), &settings.config, pending.opaque, &refusal);
+                    answer::write_refusal(
+                        out,
+                        connection.encoding(),
+                        &settings.config,
+                        pending.opaque,
+                        &refusal,
+                    );
                 }
                 continue;
             };
@@ -344,7 +338,9 @@ impl SendRound {
                 opaque: pending.opaque,
                 queue_id: pending.queue_id,
                 queue_offset: records[0].queue_offset,
-                unique_id: Cow::Borrowed(std::str::from_utf8(&self.unique_ids[pending.unique_id.clone()]).unwrap_or("")),
+                unique_id: Cow::Borrowed(
+                    std::str::from_utf8(&self.unique_ids[pending.unique_id.clone()]).unwrap_or(""),
+                ),
                 records: Cow::Borrowed(records),
             };
             if sync_flush && pending.wait {
@@ -359,7 +355,8 @@ impl SendRound {
             answer_when_flushed(broker.clone(), connection.clone(), settings.config, parked, last_end);
         }
         for count in self.counts.drain(..).filter(|count| count.puts > 0) {
-            count.stats.add_many(count.puts, count.messages, count.bytes);
+            count.target.stats.add_many(count.puts, count.messages, count.bytes);
+            count.target.latency.add(count.puts * put_millis, count.puts);
         }
         self.pending.clear();
         self.unique_ids.clear();

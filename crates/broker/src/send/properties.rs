@@ -135,6 +135,23 @@ pub(crate) fn replaced(encoded: &[u8], set: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
+/// What changes in a message's properties when it goes to the queue of a delay level (6.2), for [`replaced`].
+pub(crate) fn delay_changes<'a>(
+    level: &'a str,
+    topic: &'a str,
+    queue_id: &'a str,
+) -> [(&'static str, &'a str); 6] {
+    [
+        ("DELAY", level),
+        ("REAL_TOPIC", topic),
+        ("REAL_QID", queue_id),
+        // A level wins over a time (02-store 14.1).
+        ("TIMER_DELIVER_MS", ""),
+        ("TIMER_DELAY_SEC", ""),
+        ("TIMER_DELAY_MS", ""),
+    ]
+}
+
 /// Where the value of `UNIQ_KEY` stands in an encoded list; empty without.
 pub(crate) fn unique_id(encoded: &[u8]) -> Range<usize> {
     let value = properties::find(encoded, properties::UNIQ_KEY).unwrap_or_default();

@@ -41,7 +41,8 @@ fn send_back(broker: &Arc<Broker>, _: &Arc<Connection>, request: &RemotingComman
     let Some(retry_queue) = check::any_queue(settings.retry_queue_nums) else {
         return Ok(RemotingCommand::success());
     };
-    let retry_topic = retry::retry_topic(broker, group, settings.retry_queue_nums, request.boolean("unitMode"));
+    let retry_topic =
+        retry::retry_topic(broker, group, settings.retry_queue_nums, request.boolean("unitMode"));
     if retry_topic.perm & PERM_WRITE == 0 {
         let remark = format!("the topic[{}] sending message is forbidden", retry_topic.topic_name);
         return Err(Refusal::new(response::NO_PERMISSION, remark));
@@ -65,24 +66,22 @@ fn send_back(broker: &Arc<Broker>, _: &Arc<Connection>, request: &RemotingComman
     let first_copy = offset_id(message.store_host(), physical);
     let (level_text, queue_text) = (level.to_string(), retry_queue.to_string());
     let origin_topic = message.property("RETRY_TOPIC").unwrap_or(topic);
-    let mut set = vec![
+    let mut changes = vec![
         ("RETRY_TOPIC", origin_topic),
         ("ORIGIN_MESSAGE_ID", message.property("ORIGIN_MESSAGE_ID").unwrap_or(&first_copy)),
         ("WAIT", "false"),
-        ("DELAY", &level_text),
-        ("TIMER_DELIVER_MS", ""),
-        ("TIMER_DELAY_SEC", ""),
-        ("TIMER_DELAY_MS", ""),
     ];
     let (target, queue_id) = if is_dead {
+        changes.push(("DELAY", &level_text));
         (retry::dead_letter_topic(broker, group).topic_name.clone(), 0)
     } else if level > 0 {
-        set.extend([("REAL_TOPIC", retry_topic.topic_name.as_str()), ("REAL_QID", &queue_text)]);
+        changes.extend(properties::delay_changes(&level_text, &retry_topic.topic_name, &queue_text));
         (names::SCHEDULE_TOPIC.to_owned(), level - 1)
     } else {
+        changes.push(("DELAY", &level_text));
         (retry_topic.topic_name.clone(), retry_queue)
     };
-    let stored_properties = properties::replaced(message.properties(), &set);
+    let stored_properties = properties::replaced(message.properties(), &changes);
     let copy = RecordFields {
         topic: &target,
         queue_id,
