@@ -11,7 +11,7 @@ use crate::error::{FileError, OpenError};
 /// Held as long as the store is open; the operating system gives it back when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct StoreLock {
-    _file: File,
+    file: File,
 }
 
 impl StoreLock {
@@ -43,7 +43,14 @@ impl StoreLock {
             use std::os::unix::fs::FileExt;
             file.write_all_at(b"lock", 0).map_err(FileError::at("write", &path))?;
         }
-        Ok(StoreLock { _file: file })
+        Ok(StoreLock { file })
+    }
+}
+
+impl Drop for StoreLock {
+    fn drop(&mut self) {
+        // Closing would do, were it not for a child process between fork and exec, which has the file open too.
+        let _ = self.file.unlock();
     }
 }
 

@@ -94,7 +94,8 @@ pub(crate) fn choose(
                 // The machine was restarted: only what was forced to the disk is sure to be there.
                 marks.written = marks.synced;
             } else {
-                marks.index_synced = marks.written;
+                // The index is written in place, in memory that outlives the process.
+                marks.index_synced = u64::MAX;
             }
             Way::FromMark(marks)
         }
@@ -237,7 +238,7 @@ impl Rebuild<'_> {
         let mut given = Given::new();
         for queue in self.queues.all() {
             let (_, end) = queue.load().map_err(self.queue_error("read"))?;
-            let believed = queue.first_at_or_behind(mark).map_err(self.queue_error("read"))?;
+            let believed = queue.end_below_mark(mark).map_err(self.queue_error("read"))?;
             if believed < end {
                 queue.cut(believed).map_err(self.queue_error("cut"))?;
             }
@@ -547,8 +548,83 @@ mod tests {
         assert!(matches!(way(Some(&clean), Some("7 n"), "b1"), Way::Everything(_)));
         assert!(matches!(way(Some(&marks), Some("8"), "b1"), Way::Everything(_)));
         let Way::FromMark(same_boot) = way(Some(&marks), Some("7 n"), "b1") else { panic!() };
-        assert_eq!((same_boot.written, same_boot.index_synced), (50, 50));
+        assert_eq!((same_boot.written, same_boot.index_synced), (50, u64::MAX));
         let Way::FromMark(other_boot) = way(Some(&marks), Some("7 n"), "b2") else { panic!() };
         assert_eq!((other_boot.written, other_boot.index_synced), (20, 10));
+    }
+
+    /// A power cut: what was not forced to the disk is zeros, and the machine has another boot id.
+    #[test]
+    fn after_a_power_cut_only_what_was_forced_to_the_disk_is_believed() {
+        use crate::{AcceptAll, ReadRequest, RecordSlice, Residency, Store};
+        use ferromq_protocol::message::RecordFields;
+
+        let root = tempfile::tempdir().unwrap();
+        let options = || StoreOptions {
+            commit_log_file_size: 64 << 10,
+            consume_queue_file_size: 400,
+            index_slots: 20,
+            index_units: 400,
+            ..StoreOptions::new(root.path())
+        };
+        let host = "10.0.0.1:1".parse().unwrap();
+        let send = |store: &Store, number: i64| {
+            let properties = format!("KEYS\u{1}k{number}\u{2}");
+            let fields = RecordFields {
+                topic: "T",
+                queue_id: 0,
+                flag: 0,
+                sys_flag: 0,
+                born_timestamp: 0,
+                born_host: host,
+                store_host: host,
+                reconsume_times: 0,
+                prepared_transaction_offset: 0,
+                body: b"body",
+                properties: properties.as_bytes(),
+            };
+            let mut batch = store.new_batch();
+            batch.push(&store.queue("T", 0), &fields).unwrap();
+            store.append(&mut batch).unwrap();
+            assert_eq!(batch.outcomes()[0].queue_offset, number);
+        };
+        let store = Store::open(options()).unwrap();
+        (0..50).for_each(|number| send(&store, number));
+        store.shutdown();
+        drop(store);
+        let store = Store::open(options()).unwrap();
+        (50..120).for_each(|number| send(&store, number));
+        store.dispatch_to_confirmed();
+        store.write_queues_for_test();
+        drop(store);
+        let (mut file, marks) = crate::marks::MarksFile::open(root.path()).unwrap();
+        let mut marks = Marks { boot: "another".into(), ..marks.unwrap() };
+        assert!(marks.synced < marks.written);
+        file.write(&mut marks, false).unwrap();
+        for unsynced in ["consumequeue/T/0/00000000000000001200", "consumequeue/T/0/00000000000000001600"] {
+            std::fs::write(root.path().join(unsynced), [0; 400]).unwrap();
+        }
+        let index = std::fs::read_dir(root.path().join("index")).unwrap().next().unwrap().unwrap().path();
+        let mut bytes = std::fs::read(&index).unwrap();
+        bytes[40..].fill(0);
+        std::fs::write(&index, bytes).unwrap();
+
+        let store = Store::open(options()).unwrap();
+        let queue = store.queue("T", 0);
+        let mut records: Vec<RecordSlice> = Vec::new();
+        let mut offset = 0;
+        while offset < 120 {
+            let request =
+                ReadRequest { offset, max_messages: 32, max_bytes: usize::MAX, residency: Residency::Any };
+            offset = store.read(&queue, request, &AcceptAll, &mut records).next_offset;
+        }
+        assert_eq!((records.len(), queue.next_offset()), (120, 120));
+        for number in 0..120 {
+            assert_eq!(
+                store.query("T", &format!("k{number}"), 9, 0, i64::MAX, false).records.len(),
+                1,
+                "{number}"
+            );
+        }
     }
 }

@@ -460,6 +460,14 @@ impl Store {
     }
 }
 
+#[cfg(test)]
+impl Store {
+    /// What the queues' thread does every second.
+    pub(crate) fn write_queues_for_test(&self) {
+        self.shared.write_projections(false).expect("queues can be written");
+    }
+}
+
 impl Drop for Store {
     fn drop(&mut self) {
         self.shared.log.close();

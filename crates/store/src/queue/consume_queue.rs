@@ -314,12 +314,16 @@ impl ConsumeQueue {
 
     /// The first queue offset in `[low, high)` whose unit `is_behind` says yes to, `high` if none; `is_behind` must be
     /// false for all units before some place and true from there on.
-    fn partition(&self, mut low: i64, mut high: i64, is_behind: impl Fn(Unit) -> bool) -> io::Result<i64> {
+    /// A unit that was never written, or whose file is missing, is `None`.
+    fn partition(
+        &self,
+        mut low: i64,
+        mut high: i64,
+        is_behind: impl Fn(Option<Unit>) -> bool,
+    ) -> io::Result<i64> {
         while low < high {
             let middle = low + (high - low) / 2;
-            // A missing file, or a unit that was never written, is before everything: the caller asks for written ones.
-            let behind = self.unit_at(middle)?.is_some_and(&is_behind);
-            if behind {
+            if is_behind(self.unit_at(middle)?) {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -336,7 +340,9 @@ impl ConsumeQueue {
             return;
         }
         let (min, max) = (self.min_offset(), self.max_offset());
-        let there = |unit: Unit| !unit.is_pre_blank() && unit.physical_offset >= log_min;
+        let there = |unit: Option<Unit>| {
+            unit.is_some_and(|unit| !unit.is_pre_blank() && unit.physical_offset >= log_min)
+        };
         match self.partition(min, max, there) {
             Ok(corrected) => {
                 let _tail = self.tail.lock();
@@ -429,7 +435,15 @@ impl ConsumeQueue {
 
     /// The first queue offset of the loaded files whose unit points to `physical_offset` or behind.
     pub(crate) fn first_at_or_behind(&self, physical_offset: u64) -> io::Result<i64> {
-        self.partition(self.min_offset(), self.max_offset(), |unit| unit.physical_offset >= physical_offset)
+        let behind = |unit: Option<Unit>| unit.is_some_and(|unit| unit.physical_offset >= physical_offset);
+        self.partition(self.min_offset(), self.max_offset(), behind)
+    }
+
+    /// End of the loaded units that point below `mark`, where every unit below the mark was written; behind it anything may be
+    /// in the files, also nothing.
+    pub(crate) fn end_below_mark(&self, mark: u64) -> io::Result<i64> {
+        let behind = |unit: Option<Unit>| unit.is_none_or(|unit| unit.physical_offset >= mark);
+        self.partition(self.min_offset(), self.max_offset(), behind)
     }
 
     /// Cuts the queue: units from `end` on are erased, also in the file. The next offset stays.
