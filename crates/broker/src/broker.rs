@@ -91,6 +91,7 @@ impl Broker {
     /// Puts new settings in force.
     pub(crate) fn reconfigure(&self, config: BrokerConfig) {
         self.properties.reconfigure(&config);
+        self.store.set_retention(&store_options(&config));
         self.config.store(Arc::new(config));
     }
 

@@ -293,14 +293,15 @@ fn clean(shared: &Shared) {
 impl Shared {
     /// Looks at the disk and deletes what has to go. Returns how many log files went.
     pub(crate) fn clean_pass(&self, manual: bool) -> usize {
-        let look = || judge(&self.options, self.queues.directory(), &self.disk, local_hour());
+        let options = Arc::clone(&*self.retention.read());
+        let look = || judge(&options, self.queues.directory(), &self.disk, local_hour());
         let mut verdict = look();
         let mut deleted = 0;
-        while deleted < self.options.delete_file_batch_max {
+        while deleted < options.delete_file_batch_max {
             let Some(first) = self.log.files.first() else { break };
             let due = verdict.delete_any
                 || ((verdict.delete_expired || manual)
-                    && is_expired(&first, self.options.file_reserved, SystemTime::now()));
+                    && is_expired(&first, options.file_reserved, SystemTime::now()));
             if !due || first.end() > self.dispatched.get().min(self.log.flushed.get()) {
                 break;
             }
@@ -315,7 +316,7 @@ impl Shared {
             }
             drop(first);
             deleted += 1;
-            if self.stop.sleep(self.options.delete_commit_log_files_interval) {
+            if self.stop.sleep(options.delete_commit_log_files_interval) {
                 break;
             }
             verdict = look();

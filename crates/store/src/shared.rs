@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::background::Stop;
 use crate::checkpoint::Checkpoint;
@@ -27,6 +27,9 @@ use crate::waterline::Waterline;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: StoreOptions,
+    /// The options that deletion goes by: those of the open store, or what came since
+    /// ([`Store::set_retention`](crate::Store::set_retention)).
+    pub(crate) retention: RwLock<Arc<StoreOptions>>,
     pub(crate) log: CommitLog,
     pub(crate) queues: Arc<ConsumeQueues>,
     pub(crate) index: Option<Arc<KeyIndex>>,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::append::AppendBatch;
 use crate::background::{self, Stop};
@@ -77,6 +77,7 @@ impl Store {
         let counters = Counters::default();
         counters.boot_timestamp_ms.store(now_ms(), Ordering::Relaxed);
         let shared = Arc::new(Shared {
+            retention: RwLock::new(Arc::new(options.clone())),
             read_limits: ReadLimits::new(&options, physical_memory()),
             dispatcher: Mutex::new(Dispatcher::new(projector, opened.log_end, opened.last_timestamp)),
             dispatched: Waterline::new(opened.log_end),
@@ -128,6 +129,24 @@ impl Store {
     /// Settings as given.
     pub fn options(&self) -> &StoreOptions {
         &self.shared.options
+    }
+
+    /// Puts other settings of retention in force: hours, times, ratios and the pace of deletion. The other options stay
+    /// what they were when the store was opened.
+    pub fn set_retention(&self, options: &StoreOptions) {
+        let open = &self.shared.options;
+        let retention = StoreOptions {
+            delete_when_hours: options.delete_when_hours.clone(),
+            file_reserved: options.file_reserved,
+            clean_file_forcibly: options.clean_file_forcibly,
+            disk_max_used_ratio: options.disk_max_used_ratio,
+            disk_clean_forcibly_ratio: options.disk_clean_forcibly_ratio,
+            disk_warning_ratio: options.disk_warning_ratio,
+            delete_file_batch_max: options.delete_file_batch_max,
+            delete_commit_log_files_interval: options.delete_commit_log_files_interval,
+            ..open.clone()
+        };
+        *self.shared.retention.write() = Arc::new(retention);
     }
 
     /// Root directory (`storePathRootDir`).

@@ -492,6 +492,11 @@ fn a_full_disk_refuses_writes_and_recovers_by_itself() {
         assert!(message.contains(part), "{message}");
     }
     assert_eq!(bodies(&store, "T", 0), expected(0..10), "reads go on");
+    let patient = StoreOptions { disk_warning_ratio: 99, ..store.options().clone() };
+    store.set_retention(&patient);
+    until(false);
+    store.set_retention(&store.options().clone());
+    until(true);
     assert_eq!(store.stats().put_failed_total, 1);
     USED.store(50, Ordering::SeqCst);
     until(false);

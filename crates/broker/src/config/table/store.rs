@@ -180,9 +180,9 @@ macro_rules! store_settings {
     /// Percent of the disk above which sends are refused. They are taken again as soon as it is below.
     disk_space_warning_level_ratio: u32 = 90; live "diskSpaceWarningLevelRatio" in 35..=99;
     /// Log files that one round deletes at most.
-    delete_file_batch_max: u32 = 10; restart "deleteFileBatchMax";
+    delete_file_batch_max: u32 = 10; live "deleteFileBatchMax";
     /// Milliseconds between the deletion of two log files.
-    delete_commit_log_files_interval: u32 = 100; restart "deleteCommitLogFilesInterval";
+    delete_commit_log_files_interval: u32 = 100; live "deleteCommitLogFilesInterval";
     /// Milliseconds of a pause after a consume queue lost files.
     delete_consume_queue_files_interval: u32 = 100; unused "deleteConsumeQueueFilesInterval";
     /// Milliseconds after which a file is deleted even though somebody reads it. FerroMQ need not wait.
