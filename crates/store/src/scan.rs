@@ -38,6 +38,11 @@ impl ReadLimits {
             scan_units: (options.max_filter_message_size / UNIT) as i64,
         }
     }
+
+    /// The queue offset up to which a read may look.
+    pub(crate) fn scan_end(&self, request: ReadRequest) -> i64 {
+        request.offset.saturating_add(self.scan_units.max(request.max_messages as i64))
+    }
 }
 
 /// One read under way.
@@ -86,7 +91,7 @@ pub(crate) fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
     let mut last_pulled = 0;
     // A read ends with the queue's file, as in Java.
     let file_end = queue.next_file_start(request.offset).min(max);
-    let scan_end = request.offset + limits.scan_units.max(request.max_messages as i64);
+    let scan_end = limits.scan_end(request);
     let mut units = [[0; UNIT]; UNITS];
     'scan: while outcome.next_offset < file_end && outcome.next_offset < scan_end {
         let first = outcome.next_offset;

@@ -242,7 +242,7 @@ impl Store {
     // ---- dispatch ----
 
     /// Runs the dispatcher, on this thread if need be, up to the confirmed offset as of the call. [`read`](Self::read) does
-    /// this by itself at a queue's end, so that a pull sees every message whose send was answered before.
+    /// this by itself when it may come to a queue's end, so that a pull sees every message whose send was answered before.
     pub fn dispatch_to_confirmed(&self) {
         self.shared.dispatch_to(self.shared.confirmed().get());
     }
@@ -264,7 +264,7 @@ impl Store {
         out: &mut S,
     ) -> ReadOutcome {
         let shared = &*self.shared;
-        if request.offset >= queue.max_offset() {
+        if shared.read_limits.scan_end(request) > queue.max_offset() {
             self.dispatch_to_confirmed();
         }
         queue.correct_min_offset(shared.log.files.min_offset());

@@ -224,18 +224,7 @@ fn find(
         max_bytes: usize::MAX,
         residency,
     };
-    let mut outcome = broker.store.read(queue, request, &checked.filter, bodies);
-    if matches!(
-        outcome.status,
-        ReadStatus::OffsetOverflowOne | ReadStatus::NoMessageInQueue | ReadStatus::OffsetOverflowBadly
-    ) {
-        // What was acknowledged before this pull came must be seen by it.
-        broker.store.dispatch_to_confirmed();
-        if queue.max_offset() != outcome.max_offset {
-            bodies.clear();
-            outcome = broker.store.read(queue, request, &checked.filter, bodies);
-        }
-    }
+    let outcome = broker.store.read(queue, request, &checked.filter, bodies);
     let status = if outcome.status == ReadStatus::Cold { Status::Cold } else { Status::Read(outcome.status) };
     Found { status, outcome }
 }
