@@ -163,7 +163,6 @@ impl<'a> SendHeader<'a> {
         header.sys_flag = sys_flag.ok_or_else(|| missing(spelled("sysFlag", "f")))?;
         header.born_timestamp = born.ok_or_else(|| missing(spelled("bornTimestamp", "g")))?;
         header.flag = flag.ok_or_else(|| missing(spelled("flag", "h")))?;
-        header.batch |= request.code == request::SEND_BATCH_MESSAGE;
         Ok(header)
     }
 }

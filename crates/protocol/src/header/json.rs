@@ -195,6 +195,9 @@ pub(super) fn parse(text: &[u8], fields: &mut Vec<FieldSpan>) -> Result<Parts, I
 pub(super) fn normalize(text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
     let text = String::from_utf8_lossy(text);
     let header = json::parse(&text)?;
+    if !matches!(header, Value::Object(_)) {
+        return Err(JsonError::Syntax { at: 0, expected: "an object", found: format!("{header:.20}") });
+    }
     out.push(b'{');
     for name in ["code", "flag", "version", "opaque", "language", "remark"] {
         if let Some(value) = member(&header, name) {
