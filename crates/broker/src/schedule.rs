@@ -63,8 +63,8 @@ impl ScheduleService {
 
     /// Next offset to deliver of each level that has delivered anything, by level.
     pub(crate) fn offsets(&self) -> BTreeMap<i32, i64> {
-        let offsets = self.offsets.iter().enumerate();
-        offsets.map(|(index, offset)| (index as i32 + 1, offset.load(Ordering::Acquire))).collect()
+        let offsets = self.offsets.iter().map(|offset| offset.load(Ordering::Acquire));
+        (1..).zip(offsets).filter(|(_, offset)| *offset > 0).collect()
     }
 
     fn dump(&self) -> DelayOffsetSerializeWrapper {
