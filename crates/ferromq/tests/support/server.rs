@@ -56,12 +56,15 @@ impl Process {
             .stderr(errors)
             .spawn()
             .unwrap_or_else(|error| panic!("{} can't be started: {error}", program().display()));
-        let mut process = Self { child, address, log };
-        process.wait_until_listening();
-        process
+        Self { child, address, log }
     }
 
-    fn wait_until_listening(&mut self) {
+    fn listening(mut self) -> Self {
+        self.await_listening();
+        self
+    }
+
+    fn await_listening(&mut self) {
         let deadline = Instant::now() + START_MAX;
         while TcpStream::connect(self.address).is_err() {
             if let Some(status) = self.child.try_wait().expect("the server's state") {
@@ -128,7 +131,7 @@ pub(crate) fn start_namesrv(directory: &Path) -> Process {
     let lines = format!("listenPort={port}\nbindAddress=127.0.0.1\nkvConfigPath={}\n", kv_file.display());
     fs::write(&configuration, lines).expect("namesrv.conf");
     let arguments = [OsStr::new("namesrv"), OsStr::new("-c"), configuration.as_os_str()];
-    Process::start(directory, &arguments, local(port), "JSON")
+    Process::start(directory, &arguments, local(port), "JSON").listening()
 }
 
 /// A broker that can be started again and again on the same port and store.
@@ -159,8 +162,13 @@ impl BrokerPlace {
         Self { directory: directory.to_owned(), namesrv, port, serialize: "JSON" }
     }
 
-    /// Starts the broker.
+    /// Starts the broker and waits until it listens.
     pub(crate) fn start(&self) -> Process {
+        self.begin_to_start().listening()
+    }
+
+    /// Starts the broker and waits for nothing.
+    pub(crate) fn begin_to_start(&self) -> Process {
         let configuration = self.directory.join("broker.conf");
         let namesrv = self.namesrv.to_string();
         let arguments = ["broker", "-n", &namesrv, "-c"].map(OsStr::new);
