@@ -9,6 +9,8 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 )
 
+const level30Seconds = 4
+
 // retry: without further ado a failed message comes again after 10 s, and the others are not held up.
 func retry(s *scenario) {
 	failing := s.sendOneThatFails()
@@ -34,6 +36,7 @@ func retryDelayLevel(s *scenario) {
 	checkRetried(s, failing, in, 900*time.Millisecond)
 }
 
+// deadLetter: after its last try a message is dead at once, whatever delay the listener asks for.
 func deadLetter(s *scenario) {
 	failing := s.sendOneThatFails()
 	var in inbox
@@ -42,7 +45,11 @@ func deadLetter(s *scenario) {
 		if string(messages[0].Body) != "bad" {
 			return consumer.ConsumeSuccess, nil
 		}
-		retryWithLevel(ctx, 1)
+		if messages[0].ReconsumeTimes < 2 {
+			retryWithLevel(ctx, 1)
+		} else {
+			retryWithLevel(ctx, level30Seconds)
+		}
 		return consumer.ConsumeRetryLater, nil
 	}, consumer.WithMaxReconsumeTimes(2))
 
@@ -56,6 +63,8 @@ func deadLetter(s *scenario) {
 	checkEqual(failing.MsgID, dead.all()[0].MsgId, "unique id")
 	in.awaitExactly([]string{"good 0", "good 1", "good 2", "bad", "bad", "bad"}, 10)
 	checkEqual("[0 1 2]", fmt.Sprint(reconsumeTimes(&in)), "reconsume times")
+	took := dead.all()[0].StoreTimestamp - in.all()[5].StoreTimestamp
+	check(0 <= took && took <= 20_000, "%d ms from the last try to the dead letter", took)
 }
 
 // sendOneThatFails puts all into one queue, the failing one second: the queue must go on without it.
