@@ -113,7 +113,7 @@ pub(crate) fn run(broker: &Arc<Broker>) {
             deliver_level(broker, level);
         }
         since_save += TICK;
-        if since_save >= Duration::from_millis(broker.config().flush_delay_offset_interval.max(0) as u64) {
+        if since_save >= Duration::from_millis(broker.config().flush_delay_offset_interval) {
             schedule.persist();
             since_save = Duration::ZERO;
         }

@@ -24,8 +24,11 @@ pub(crate) enum Handler {
     /// May wait for a disk or take long: runs on a thread that may block.
     Blocking(fn(&Arc<Broker>, &Arc<Connection>, &RemotingCommand) -> Answer),
     /// Asks others and waits for them.
-    Async(fn(Arc<Broker>, Arc<Connection>, RemotingCommand) -> Pin<Box<dyn Future<Output = Answer> + Send>>),
+    Async(fn(Arc<Broker>, Arc<Connection>, RemotingCommand) -> PendingAnswer),
 }
+
+/// An answer that is being waited for.
+pub(crate) type PendingAnswer = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// Every module's requests; none is claimed twice.
 fn route(code: i32) -> Option<Handler> {
@@ -57,7 +60,7 @@ pub(crate) enum Port {
 pub(crate) struct BrokerService {
     broker: Arc<Broker>,
     port: Port,
-    spare: Mutex<Vec<Box<Scratch>>>,
+    spare: Mutex<Vec<Scratch>>,
 }
 
 /// Memory that sends and pulls work in, lent to a connection for as long as one read is being handled.
@@ -70,7 +73,7 @@ struct Scratch {
 #[derive(Default)]
 pub(crate) struct Session {
     topics: TopicLookup,
-    scratch: Option<Box<Scratch>>,
+    scratch: Option<Scratch>,
 }
 
 /// Scratch memory that is kept; at most as many connections are handled at once as there are worker threads.
@@ -84,12 +87,12 @@ impl BrokerService {
     }
 
     fn scratch<'s>(&self, session: &'s mut Session) -> (&'s mut TopicLookup, &'s mut Scratch) {
-        let fresh = || Box::new(Scratch { round: SendRound::new(&self.broker), bodies: Vec::new() });
+        let fresh = || Scratch { round: SendRound::new(&self.broker), bodies: Vec::new() };
         let scratch = session.scratch.get_or_insert_with(|| self.spare.lock().pop().unwrap_or_else(fresh));
         (&mut session.topics, scratch)
     }
 
-    fn give_back(&self, mut scratch: Box<Scratch>) {
+    fn give_back(&self, mut scratch: Scratch) {
         scratch.bodies.clear();
         scratch.bodies.shrink_to(BODIES_KEPT_MAX);
         let mut spare = self.spare.lock();
@@ -120,13 +123,15 @@ impl BrokerService {
                 write(out, connection, command.opaque, command.is_oneway(), answer);
             }
             Some(Handler::Inline(handler)) => {
-                let answer = handler(&self.broker, connection, &command).unwrap_or_else(Refusal::into_command);
+                let answer =
+                    handler(&self.broker, connection, &command).unwrap_or_else(Refusal::into_command);
                 write(out, connection, command.opaque, command.is_oneway(), answer);
             }
             Some(Handler::Blocking(handler)) => {
                 let (broker, connection) = (self.broker.clone(), connection.clone());
                 tokio::task::spawn_blocking(move || {
-                    let answer = handler(&broker, &connection, &command).unwrap_or_else(Refusal::into_command);
+                    let answer =
+                        handler(&broker, &connection, &command).unwrap_or_else(Refusal::into_command);
                     respond(&connection, &command, answer);
                 });
             }
@@ -164,7 +169,13 @@ impl Service for BrokerService {
         Session::default()
     }
 
-    fn request(&self, session: &mut Session, connection: &Arc<Connection>, request: &Request<'_>, out: &mut Vec<u8>) {
+    fn request(
+        &self,
+        session: &mut Session,
+        connection: &Arc<Connection>,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) {
         match request.code {
             request::SEND_MESSAGE | request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE => {
                 let (topics, scratch) = self.scratch(session);

@@ -45,7 +45,13 @@ impl Fixture {
         self.call(send_request(topic, queue_id, properties, body)).await
     }
 
-    async fn pull(&self, topic: &str, queue_id: i32, offset: i64, expression: &str) -> (RemotingCommand, Vec<Seen>) {
+    async fn pull(
+        &self,
+        topic: &str,
+        queue_id: i32,
+        offset: i64,
+        expression: &str,
+    ) -> (RemotingCommand, Vec<Seen>) {
         let answer = self.call(pull_request(topic, queue_id, offset, expression, 0)).await;
         let messages = messages(&answer.body);
         (answer, messages)
@@ -55,9 +61,15 @@ impl Fixture {
 async fn start_broker(directory: &Path, settings: &[(&str, &str)]) -> RunningBroker {
     let mut config = BrokerConfig::default();
     let root = directory.join("store").display().to_string();
-    let own = [("storePathRootDir", root.as_str()), ("listenPort", "0"), ("brokerIP1", "127.0.0.1"), ("brokerName", "b")];
+    let own = [
+        ("storePathRootDir", root.as_str()),
+        ("listenPort", "0"),
+        ("brokerIP1", "127.0.0.1"),
+        ("brokerName", "b"),
+    ];
     // Small files, so that many tests can run side by side.
-    let small = [("mappedFileSizeCommitLog", "16777216"), ("maxHashSlotNum", "1000"), ("maxIndexNum", "4000")];
+    let small =
+        [("mappedFileSizeCommitLog", "16777216"), ("maxHashSlotNum", "1000"), ("maxIndexNum", "4000")];
     for (key, value) in own.iter().chain(&small).chain(settings) {
         assert!(config.set(key, value).expect("a valid setting"), "{key} is a setting");
     }
@@ -83,7 +95,13 @@ fn send_request(topic: &str, queue_id: i32, properties: &str, body: &str) -> Rem
         .with_body(body.to_owned())
 }
 
-fn pull_request(topic: &str, queue_id: i32, offset: i64, expression: &str, suspend_ms: i64) -> RemotingCommand {
+fn pull_request(
+    topic: &str,
+    queue_id: i32,
+    offset: i64,
+    expression: &str,
+    suspend_ms: i64,
+) -> RemotingCommand {
     const SUSPEND: i32 = 2;
     const SUBSCRIPTION: i32 = 4;
     RemotingCommand::request(request::PULL_MESSAGE)
@@ -141,10 +159,12 @@ async fn pipelined_sends_keep_their_order() {
         let request = send_request("T", turn % 2, "", &turn.to_string());
         async move { connection.invoke(request, TIMEOUT).await.expect("an answer") }
     });
-    let mut tasks: Vec<_> = calls.map(|call| Box::pin(call)).collect();
+    let mut tasks: Vec<_> = calls.map(Box::pin).collect();
     for (turn, task) in tasks.iter_mut().enumerate() {
         // The first poll of each writes its request; the answers are awaited afterwards.
-        let polled = std::future::poll_fn(|context| std::task::Poll::Ready(task.as_mut().poll(context).is_ready())).await;
+        let polled =
+            std::future::poll_fn(|context| std::task::Poll::Ready(task.as_mut().poll(context).is_ready()))
+                .await;
         assert!(!polled, "request {turn} can't be answered yet");
     }
     for (turn, task) in tasks.into_iter().enumerate() {
@@ -160,7 +180,8 @@ async fn a_held_pull_is_answered_by_the_message_it_waits_for() {
     let fixture = Fixture::start(&[]).await;
     fixture.send("T", 0, "", "first").await;
     let other = connect(&fixture.broker).await;
-    let held = tokio::spawn(async move { other.invoke(pull_request("T", 0, 1, "TagB", 60_000), TIMEOUT).await });
+    let held =
+        tokio::spawn(async move { other.invoke(pull_request("T", 0, 1, "TagB", 60_000), TIMEOUT).await });
     // Another tag does not wake it, and does not move its offset.
     while fixture.broker.held_pulls() == 0 {
         tokio::task::yield_now().await;
@@ -198,7 +219,11 @@ async fn offsets_out_of_range_are_corrected() {
         (1, 0, response::PULL_NOT_FOUND, 0),
     ] {
         let (answer, _) = fixture.pull("T", queue, offset, "*").await;
-        assert_eq!((answer.code, number(&answer, "nextBeginOffset")), (code, next), "queue {queue}, offset {offset}");
+        assert_eq!(
+            (answer.code, number(&answer, "nextBeginOffset")),
+            (code, next),
+            "queue {queue}, offset {offset}"
+        );
     }
     fixture.broker.shutdown().await;
 }

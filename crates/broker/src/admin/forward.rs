@@ -1,6 +1,5 @@
 //! Questions that only a consumer can answer: the broker passes them on (`docs/spec/01-remoting.md` 3.3).
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,14 +12,12 @@ use crate::broker::Broker;
 use crate::client::calls;
 use crate::query::message_at;
 
-type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
-
 /// GET_CONSUMER_RUNNING_INFO: what a consumer says about itself.
 pub(super) fn get_consumer_running_info(
     broker: Arc<Broker>,
     _: Arc<Connection>,
     request: RemotingCommand,
-) -> Answering {
+) -> PendingAnswer {
     Box::pin(async move {
         let (group, client_id) = (request.text("consumerGroup")?, request.text("clientId")?);
         let (fields, body) = (request.fields.clone(), request.body.clone());
@@ -33,7 +30,7 @@ pub(super) fn consume_message_directly(
     broker: Arc<Broker>,
     _: Arc<Connection>,
     request: RemotingCommand,
-) -> Answering {
+) -> PendingAnswer {
     Box::pin(async move {
         let group = request.text("consumerGroup")?;
         let client_id = request.field("clientId").unwrap_or_default();
@@ -74,7 +71,7 @@ pub(super) fn get_consumer_status(
     broker: Arc<Broker>,
     _: Arc<Connection>,
     request: RemotingCommand,
-) -> Answering {
+) -> PendingAnswer {
     Box::pin(async move {
         let (topic, group) = (request.text("topic")?, request.text("group")?);
         calls::consumer_status(&broker, topic, group, request.field("clientAddr")).await

@@ -119,7 +119,7 @@ fn run(
         latency.add(began.elapsed().as_millis() as u64, 1);
     }
     if !asked.oneway {
-        write_found(broker, out, connection, &asked, &checked, &found, code, bodies);
+        write_found(broker, out, connection, &asked, &checked, &found, bodies);
     }
 }
 
@@ -248,7 +248,6 @@ fn write_found(
     asked: &Asked<'_>,
     checked: &Checked,
     found: &Found,
-    code: i32,
     bodies: &[u8],
 ) {
     let outcome = &found.outcome;
@@ -260,6 +259,7 @@ fn write_found(
         ("topicSysFlag", FieldOut::Number(i64::from(checked.topic.topic_sys_flag))),
         ("groupSysFlag", FieldOut::Number(i64::from(checked.group.group_sys_flag))),
     ];
+    let code = found.code(asked.header.queue_offset);
     let head = Head::response(code, asked.opaque, Some(found.name()));
     let (start, header_end) = begin_frame(out, connection.encoding(), &head, Some(fields));
     out.extend_from_slice(bodies);

@@ -373,7 +373,7 @@ fn answer_when_flushed(
     end: u64,
 ) {
     tokio::spawn(async move {
-        let timeout = Duration::from_millis(config.sync_flush_timeout.max(0) as u64);
+        let timeout = Duration::from_millis(config.sync_flush_timeout.into());
         let flushed = tokio::time::timeout(timeout, broker.store.flushed().wait(end)).await;
         let reached = broker.store.flushed().get();
         let mut ids = String::new();
