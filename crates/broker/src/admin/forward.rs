@@ -7,10 +7,11 @@ use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::message::id::parse_offset_id;
 use ferromq_remoting::Connection;
 
-use crate::answer::{Answer, Refusal};
+use crate::answer::Refusal;
 use crate::broker::Broker;
 use crate::client::calls;
 use crate::query::message_at;
+use crate::service::PendingAnswer;
 
 /// GET_CONSUMER_RUNNING_INFO: what a consumer says about itself.
 pub(super) fn get_consumer_running_info(
