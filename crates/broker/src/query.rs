@@ -76,18 +76,23 @@ fn first_that_fits(sizes_from_the_end: impl Iterator<Item = usize>, count: usize
 /// RocketMQ takes whatever lies there for a message; here it has to be one.
 fn view_message_by_id(broker: &Arc<Broker>, _: &Arc<Connection>, request: &RemotingCommand) -> Answer {
     let offset: i64 = request.number("offset")?;
-    match message_at(broker, offset)? {
+    match message_at(broker, offset) {
         Some(record) => Ok(RemotingCommand::success().with_body(record.to_vec())),
-        None => Err(Refusal::system_error(format!("can not find message by the offset, {offset}"))),
+        None => Err(missing(offset)),
     }
 }
 
 /// The whole and sound message that begins at an offset of the log.
-pub(crate) fn message_at(broker: &Broker, physical_offset: i64) -> Result<Option<RecordSlice>, Refusal> {
-    let Ok(physical_offset) = u64::try_from(physical_offset) else { return Ok(None) };
-    let record =
-        broker.store.record_at(physical_offset).map_err(|error| Refusal::system_error(error.to_string()))?;
-    Ok(record.filter(|record| RecordView::whole(record, physical_offset).is_ok()))
+pub(crate) fn message_at(broker: &Broker, physical_offset: i64) -> Option<RecordSlice> {
+    let physical_offset = u64::try_from(physical_offset).ok()?;
+    // Its error says that no message begins there, which is all that matters.
+    let record = broker.store.record_at(physical_offset).ok()??;
+    RecordView::whole(&record, physical_offset).is_ok().then_some(record)
+}
+
+/// The refusal when no message begins at an offset.
+pub(crate) fn missing(offset: i64) -> Refusal {
+    Refusal::system_error(format!("can not find message by the offset, {offset}"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use ferromq_remoting::Connection;
 use crate::answer::Refusal;
 use crate::broker::Broker;
 use crate::client::calls;
-use crate::query::message_at;
+use crate::query::{message_at, missing};
 use crate::service::PendingAnswer;
 
 /// GET_CONSUMER_RUNNING_INFO: what a consumer says about itself.
@@ -57,12 +57,9 @@ async fn message_with_id(broker: &Arc<Broker>, id: String) -> Result<Bytes, Refu
     };
     let offset = i64::try_from(offset).unwrap_or(i64::MAX);
     let broker = broker.clone();
-    let read = move || {
-        message_at(&broker, offset).map(|record| record.map(|record| Bytes::copy_from_slice(&record)))
-    };
+    let read = move || message_at(&broker, offset).map(|record| Bytes::copy_from_slice(&record));
     match tokio::task::spawn_blocking(read).await {
-        Ok(found) => found?
-            .ok_or_else(|| Refusal::system_error(format!("can not find message by the offset, {offset}"))),
+        Ok(found) => found.ok_or_else(|| missing(offset)),
         Err(error) => Err(Refusal::system_error(format!("can not read message {id}: {error}"))),
     }
 }

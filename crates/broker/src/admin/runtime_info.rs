@@ -138,8 +138,7 @@ fn about_messages(table: &mut Table, facts: &Facts<'_>) {
     table.put("putMessageSizeTotal", store.put_bytes_total);
     table.put_double("putMessageAverageSize", store.put_bytes_total as f64 / put_times as f64);
     table.put("putMessageEntireTimeMax", store.put_latency_max_us / 1000);
-    // Reads are not timed: that would cost more than it tells.
-    table.put("getMessageEntireTimeMax", -1);
+    table.put("getMessageEntireTimeMax", facts.stats.get_ms_max());
     facts.stats.with_recent(|recent| {
         table.put("putTps", recent.text(Rate::Put));
         table.put("getFoundTps", recent.text(Rate::GetFound));

@@ -21,6 +21,7 @@ use ferromq_store::{ConsumeQueue, ReadOutcome, ReadRequest, ReadStatus, Residenc
 
 use crate::answer::Refusal;
 use crate::broker::Broker;
+use crate::stats::Got;
 use check::PullRefusal;
 use filter::TagFilter;
 pub(crate) use hold::HeldPulls;
@@ -114,9 +115,13 @@ fn run(
     );
     if code == response::SUCCESS {
         let (group, topic) = (&asked.header.consumer_group, &asked.header.topic);
-        broker.stats.group_get(topic, group).add(found.outcome.messages as u64, found.outcome.bytes as u64);
-        let latency = broker.stats.group_get_latency(topic, group, asked.header.queue_id);
-        latency.add(began.elapsed().as_millis() as u64, 1);
+        let got = Got {
+            queue_id: asked.header.queue_id,
+            messages: found.outcome.messages as u64,
+            bytes: found.outcome.bytes as u64,
+            millis: began.elapsed().as_millis() as u64,
+        };
+        broker.stats.group_got(topic, group, got);
     }
     if !asked.oneway {
         write_found(broker, out, connection, &asked, &checked, &found, bodies);

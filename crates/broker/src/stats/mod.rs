@@ -1,9 +1,10 @@
 //! Counters that the statistics requests show (`docs/spec/03-broker.md` 10.1).
 //!
-//! Who counts on the hot path makes a handle once ([`BrokerStats::topic_put`], [`BrokerStats::group_get`],
-//! [`BrokerStats::item`]), keeps it, and adds to it; that is a few uncontended additions. Once a second somebody calls
-//! [`BrokerStats::tick`], which samples what is due.
+//! Who counts on the hot path makes a handle once ([`BrokerStats::topic_put`], [`BrokerStats::item`]), keeps it, and
+//! adds to it; that is a few uncontended additions. Pulls, which keep nothing, call [`BrokerStats::group_got`]. Once a
+//! second somebody calls [`BrokerStats::tick`], which samples what is due.
 
+mod gets;
 mod item;
 mod name;
 mod recent;
@@ -12,6 +13,7 @@ mod totals;
 mod view;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferromq_protocol::names;
 use ferromq_store::StoreStats;
@@ -20,6 +22,8 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 
+pub(crate) use gets::Got;
+use gets::GroupGets;
 pub(crate) use item::{StatsItem, Window};
 pub(crate) use name::StatsName;
 pub(crate) use recent::{Rate, RecentRates};
@@ -43,6 +47,8 @@ pub(crate) struct BrokerStats {
     get: MorningTotals,
     put_without_system: Arc<StatsItem>,
     get_without_system: Arc<StatsItem>,
+    group_gets: GroupGets,
+    get_ms_max: AtomicU64,
     recent: Mutex<RecentRates>,
     clock: Mutex<Clock>,
 }
@@ -77,23 +83,6 @@ impl TopicPutStats {
     pub(crate) fn add_many(&self, puts: u64, messages: u64, bytes: u64) {
         self.nums.add(messages, puts);
         self.size.add(bytes, puts);
-        self.totals.add(messages);
-    }
-}
-
-/// What a successful pull of one group from one topic counts.
-#[derive(Clone, Debug)]
-pub(crate) struct GroupGetStats {
-    nums: Arc<StatsItem>,
-    size: Arc<StatsItem>,
-    totals: Totals,
-}
-
-impl GroupGetStats {
-    /// A pull that delivered so many messages and bytes.
-    pub(crate) fn add(&self, messages: u64, bytes: u64) {
-        self.nums.add(messages, 1);
-        self.size.add(bytes, 1);
         self.totals.add(messages);
     }
 }
@@ -141,6 +130,8 @@ impl BrokerStats {
             own_system_topics: own_system_topics.into_iter().collect(),
             put: MorningTotals::default(),
             get: MorningTotals::default(),
+            group_gets: GroupGets::default(),
+            get_ms_max: AtomicU64::new(0),
             recent: Mutex::default(),
             clock: Mutex::new(Clock {
                 time_zone,
@@ -176,16 +167,11 @@ impl BrokerStats {
         }
     }
 
-    /// What pulls of a group from a topic count. Make it once per group and topic.
-    pub(crate) fn group_get(&self, topic: &str, group: &str) -> GroupGetStats {
-        let key = format!("{topic}@{group}");
-        GroupGetStats {
-            nums: self.item(StatsName::GROUP_GET_NUMS, &key),
-            size: self.item(StatsName::GROUP_GET_SIZE, &key),
-            totals: Totals {
-                all: self.item(StatsName::BROKER_GET_NUMS, &self.cluster),
-                without_system: (!self.is_system(topic)).then(|| Arc::clone(&self.get_without_system)),
-            },
+    /// The totals that pulls from a topic count for.
+    fn get_totals_of(&self, topic: &str) -> Totals {
+        Totals {
+            all: self.item(StatsName::BROKER_GET_NUMS, &self.cluster),
+            without_system: (!self.is_system(topic)).then(|| Arc::clone(&self.get_without_system)),
         }
     }
 
@@ -194,9 +180,15 @@ impl BrokerStats {
         self.item(StatsName::TOPIC_PUT_LATENCY, &format!("{queue_id}@{topic}"))
     }
 
-    /// The item for the durations of a group's pulls from a queue: add `(milliseconds, pulls)`.
-    pub(crate) fn group_get_latency(&self, topic: &str, group: &str, queue_id: i32) -> Arc<StatsItem> {
-        self.item(StatsName::GROUP_GET_LATENCY, &format!("{queue_id}@{topic}@{group}"))
+    fn note_get_ms(&self, millis: u64) {
+        if millis > self.get_ms_max.load(Ordering::Relaxed) {
+            self.get_ms_max.fetch_max(millis, Ordering::Relaxed);
+        }
+    }
+
+    /// How long the slowest pull since the start took, ms.
+    pub(crate) fn get_ms_max(&self) -> u64 {
+        self.get_ms_max.load(Ordering::Relaxed)
     }
 
     /// Messages that a group got from a topic per second, over the last minute.
@@ -227,11 +219,13 @@ impl BrokerStats {
 
     /// Forgets what was counted for a topic.
     pub(crate) fn remove_topic(&self, topic: &str) {
+        self.group_gets.forget_topic(topic);
         self.remove(|name, key| name.is_of_topic(key, topic));
     }
 
     /// Forgets what was counted for a group.
     pub(crate) fn remove_group(&self, group: &str) {
+        self.group_gets.forget_group(group);
         self.remove(|name, key| name.is_of_group(key, group));
     }
 
@@ -258,6 +252,7 @@ impl BrokerStats {
             }
             if window == Window::Hour && clock.idle_minutes_max > 0 {
                 let before_ms = now_ms - clock.idle_minutes_max * 60_000;
+                self.group_gets.forget_all();
                 let of_topics_and_groups = |name: &&StatsName| name.is_of_topics_or_groups();
                 for name in StatsName::ALL.iter().filter(of_topics_and_groups) {
                     self.sets[*name as usize].remove_idle(before_ms);
@@ -315,10 +310,11 @@ mod tests {
     #[test]
     fn a_pull_counts_for_its_group_and_the_broker() {
         let stats = stats();
-        stats.group_get("orders", "pay").add(3, 600);
+        stats.group_got("orders", "pay", Got { queue_id: 0, messages: 3, bytes: 600, millis: 7 });
         assert_eq!(sum(&stats, StatsName::GROUP_GET_NUMS, "orders@pay"), Some(3));
         assert_eq!(sum(&stats, StatsName::BROKER_GET_NUMS, "DefaultCluster"), Some(3));
-        assert_eq!(stats.get_totals().0, 3);
+        assert_eq!(sum(&stats, StatsName::GROUP_GET_LATENCY, "0@orders@pay"), Some(7));
+        assert_eq!((stats.get_totals().0, stats.get_ms_max()), (3, 7));
         stats.tick(NOON_MS, &StoreStats::default());
         assert_eq!(stats.group_get_tps("orders", "pay"), 0.3);
         assert_eq!(stats.group_get_tps("orders", "unknown"), 0.0);
@@ -328,8 +324,7 @@ mod tests {
     fn deleting_a_topic_or_group_removes_its_items_only() {
         let stats = stats();
         for (topic, group) in [("orders", "pay"), ("orders", "bill"), ("users", "pay")] {
-            stats.group_get(topic, group).add(1, 1);
-            stats.group_get_latency(topic, group, 0).add(1, 1);
+            stats.group_got(topic, group, Got { queue_id: 0, messages: 1, bytes: 1, millis: 1 });
         }
         stats.topic_put("orders").add(1, 1);
         stats.remove_topic("orders");
