@@ -1,5 +1,7 @@
 //! The transport as a peer sees it: order, back-pressure, hostile bytes, requests in both directions.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
