@@ -48,7 +48,8 @@ fn above_the_limit_sends_are_refused_and_reads_go_on() {
     for part in [directory.as_str(), "limit is 90", "diskSpaceWarningLevelRatio"] {
         assert!(remark.contains(part), "the refusal names {part}: {remark}");
     }
-    let names_use = (95..=97).any(|percent| remark.contains(&format!("uses {percent} percent")));
+    // It may have looked before the disk was as full as it is now.
+    let names_use = (91..=97).any(|percent| remark.contains(&format!("uses {percent} percent")));
     assert!(names_use, "the refusal names the use: {remark}");
     scene.expect_all_messages();
     assert_eq!(scene.send(100).code, response::SERVICE_NOT_AVAILABLE, "still full");

@@ -4,7 +4,6 @@ mod support;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
@@ -102,12 +101,11 @@ impl Ordeal {
     /// Sends on several connections and kills the broker when it has acknowledged `target` messages.
     fn send_and_kill(&mut self, broker: &mut Process, round: u64, target: usize) {
         let (acknowledge, acknowledgements) = mpsc::channel();
-        let address = broker.address();
         let senders: Vec<_> = (0..CONNECTIONS)
             .map(|connection| {
-                let acknowledge = acknowledge.clone();
+                let (client, acknowledge) = (Client::connect(broker.address()), acknowledge.clone());
                 thread::spawn(move || {
-                    send_until_the_end(address, &format!("{round}-{connection}"), &acknowledge)
+                    send_until_the_end(client, &format!("{round}-{connection}"), &acknowledge)
                 })
             })
             .collect();
@@ -180,8 +178,7 @@ impl Ordeal {
 }
 
 /// Keeps [`PIPELINE`] sends under way until the connection ends; tells where each acknowledged body is.
-fn send_until_the_end(address: SocketAddr, name: &str, acknowledge: &mpsc::Sender<((i32, i64), String)>) {
-    let mut client = Client::connect(address);
+fn send_until_the_end(mut client: Client, name: &str, acknowledge: &mpsc::Sender<((i32, i64), String)>) {
     let mut under_way = HashMap::new();
     let mut bytes = Vec::new();
     for number in 0.. {
