@@ -222,5 +222,8 @@ public final class Scenario implements AutoCloseable {
         // with the usual 30 s the first retry could come that late.
         config.setPollNameServerInterval(1000);
         config.setPersistConsumerOffsetInterval(1000);
+        // A client skips the heartbeat that announces new queues when another thread is sending one; its pulls are then refused
+        // ("the subscription is not latest") until the next.
+        config.setHeartbeatBrokerInterval(1000);
     }
 }

@@ -85,9 +85,10 @@ final class Shop {
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName(group + "-1");
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.setPersistConsumerOffsetInterval(1000);
-        // So that the retry topic of the group, which its first heartbeat creates, is soon found.
+        // The same reasons as in Scenario.
         consumer.setPollNameServerInterval(1000);
+        consumer.setPersistConsumerOffsetInterval(1000);
+        consumer.setHeartbeatBrokerInterval(1000);
         return consumer;
     }
 
