@@ -17,6 +17,9 @@ use crate::pump::{self, Limits, NoRequests, Service};
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Addresses above which those without a connection are forgotten.
+const SLOTS_KEPT_MAX: usize = 256;
+
 /// No connection could be made.
 #[derive(Debug, Error)]
 #[error("can't connect to {address}: {reason}")]
@@ -61,7 +64,7 @@ impl<S: Service> Client<S> {
 
     /// The connection to `address` (`host:port`), opened now if there is none.
     pub async fn connection(&self, address: &str) -> Result<Arc<Connection>, ConnectError> {
-        let slot = self.connections.lock().await.entry(address.to_owned()).or_default().clone();
+        let slot = self.slot(address).await;
         let mut slot = slot.lock().await;
         if let Some(connection) = slot.as_ref().filter(|connection| !connection.is_closed()) {
             return Ok(connection.clone());
@@ -69,6 +72,19 @@ impl<S: Service> Client<S> {
         let connection = self.connect(address).await?;
         *slot = Some(connection.clone());
         Ok(connection)
+    }
+
+    async fn slot(&self, address: &str) -> Arc<Slot> {
+        let mut slots = self.connections.lock().await;
+        if slots.len() >= SLOTS_KEPT_MAX && !slots.contains_key(address) {
+            // Addresses may come from strangers: those that lead nowhere are not remembered for ever.
+            let in_use = |slot: &Arc<Slot>| match slot.try_lock() {
+                Ok(slot) => slot.as_ref().is_some_and(|connection| !connection.is_closed()),
+                Err(_) => true,
+            };
+            slots.retain(|_, slot| in_use(slot));
+        }
+        slots.entry(address.to_owned()).or_default().clone()
     }
 
     async fn connect(&self, address: &str) -> Result<Arc<Connection>, ConnectError> {

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
 use super::Registrant;
-use super::request;
+use super::request::{self, Extent};
 
 /// How soon a name server that does not answer, or refuses, is tried again. With it a name server that was restarted
 /// has the broker's routes well within two seconds.
@@ -190,13 +190,14 @@ impl<R: Registrant> Entry<'_, R> {
         if portions.is_empty() {
             portions.push(&[]);
         }
+        let extent = if portions.len() == 1 { Extent::Complete } else { Extent::Portion };
         for (number, portion) in portions.into_iter().enumerate() {
             if number > 0 {
                 // A name server that has a version does not look at the topics that come with it.
                 self.registrant.bump_data_version();
                 version = self.registrant.data_version();
             }
-            self.register(portion, version).await?;
+            self.register(portion, version, extent).await?;
         }
         self.repeat_at = Instant::now()
             + if self.connection.is_some() {
@@ -224,12 +225,17 @@ impl<R: Registrant> Entry<'_, R> {
             version = self.registrant.data_version();
         }
         let topics: Vec<TopicConfig> = topics.iter().map(|topic| TopicConfig::clone(topic)).collect();
-        self.register(&topics, version).await
+        self.register(&topics, version, Extent::Changes).await
     }
 
-    async fn register(&mut self, topics: &[TopicConfig], version: DataVersion) -> Result<(), RegisterError> {
+    async fn register(
+        &mut self,
+        topics: &[TopicConfig],
+        version: DataVersion,
+        extent: Extent,
+    ) -> Result<(), RegisterError> {
         let config = self.registrant.config();
-        let register = request::register_broker(&config, topics, version);
+        let register = request::register_broker(&config, topics, version, extent);
         let timeout = Duration::from_millis(config.register_broker_timeout_mills.into());
         let answer = check(self.client.invoke(&self.link.address, register, timeout).await?)?;
         self.version = Some(version);

@@ -14,11 +14,26 @@ use crate::config::BrokerConfig;
 
 const PERM_READ_WRITE: u32 = 6;
 
-/// REGISTER_BROKER with all topics, or with those that have changed.
+/// How many of a broker's topics a registration names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All.
+    Complete,
+    /// A part of all, the others follow.
+    Portion,
+    /// Those that have changed.
+    Changes,
+}
+
+/// REGISTER_BROKER.
+///
+/// A name server of ours is told how much it is, so that it takes a complete registration whole and changes never for the
+/// first registration; RocketMQ ignores that field and guesses.
 pub(super) fn register_broker(
     config: &BrokerConfig,
     topics: &[TopicConfig],
     data_version: DataVersion,
+    extent: Extent,
 ) -> RemotingCommand {
     let topic_config_table: BTreeMap<_, _> =
         topics.iter().map(|topic| (topic.topic_name.clone(), as_registered(config, topic))).collect();
@@ -36,6 +51,14 @@ pub(super) fn register_broker(
         .with("enableActingMaster", config.enable_slave_acting_master)
         .with("compressed", false)
         .with("bodyCrc32", message::crc32(&body))
+        .with_some(
+            "ferromqComplete",
+            match extent {
+                Extent::Complete => Some(true),
+                Extent::Portion => None,
+                Extent::Changes => Some(false),
+            },
+        )
         .with_body(body)
 }
 
@@ -121,7 +144,7 @@ mod tests {
             ..TopicConfig::new("TopicA", 4)
         };
         let version = DataVersion { counter: 7, state_version: 0, timestamp: 1_700_000_000_000 };
-        let command = register_broker(&config(), &[topic], version);
+        let command = register_broker(&config(), &[topic], version, Extent::Complete);
         let body = r#"{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":7,"stateVersion":0,"timestamp":1700000000000},"mappingDataVersion":{"counter":0,"stateVersion":0,"timestamp":0},"topicConfigTable":{"TopicA":{"attributes":{"message.type":"DELAY"},"order":false,"perm":6,"readQueueNums":4,"topicFilterType":"SINGLE_TAG","topicName":"TopicA","topicSysFlag":0,"writeQueueNums":4}},"topicQueueMappingDetailMap":{},"topicQueueMappingInfoMap":{}}}"#;
         assert_eq!(str::from_utf8(&command.body), Ok(body));
         for (field, value) in [
@@ -132,6 +155,7 @@ mod tests {
             ("brokerId", "0"),
             ("compressed", "false"),
             ("enableActingMaster", "false"),
+            ("ferromqComplete", "true"),
             ("bodyCrc32", &message::crc32(body.as_bytes()).to_string()),
         ] {
             assert_eq!(command.field(field), Some(value), "{field}");
