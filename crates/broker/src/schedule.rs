@@ -4,7 +4,7 @@
 //! levels, ten times a second, and stores what is due in the message's own topic. How far it got is kept in
 //! `delayOffset.json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -107,10 +107,11 @@ pub(crate) fn run(broker: &Arc<Broker>) {
         let saved = offset.load(Ordering::Acquire);
         offset.store(saved.clamp(queue.min_offset(), queue.max_offset()), Ordering::Release);
     }
+    let mut earlier = EarlierDeliveries { end_ms: clock::now_ms(), found: HashSet::new() };
     let mut since_save = Duration::ZERO;
     while schedule.next_round() {
         for level in 1..=schedule.level_max() {
-            deliver_level(broker, level);
+            deliver_level(broker, level, &mut earlier);
         }
         since_save += TICK;
         if since_save >= Duration::from_millis(broker.config().flush_delay_offset_interval) {
@@ -121,8 +122,33 @@ pub(crate) fn run(broker: &Arc<Broker>) {
     schedule.persist();
 }
 
+/// What was delivered before this start and after the progress was saved for the last time: the log is the proof.
+struct EarlierDeliveries {
+    /// When this start was, ms since the epoch. What was not due then can't have been delivered.
+    end_ms: i64,
+    /// Physical offsets of deliveries that were found: each is the proof of one only.
+    found: HashSet<u64>,
+}
+
+impl EarlierDeliveries {
+    /// Whether the log holds the delivered copy of a delayed message that was due at `due_ms`.
+    fn contain(&mut self, broker: &Broker, topic: &str, delayed: &RecordView<'_>, due_ms: i64) -> bool {
+        let Some(unique_key) = delayed.property("UNIQ_KEY").filter(|_| due_ms <= self.end_ms) else {
+            return false;
+        };
+        let copies = broker.store.query(topic, unique_key, usize::MAX, due_ms, self.end_ms, true).records;
+        copies.iter().filter_map(|copy| RecordView::parse(copy).ok()).any(|copy| {
+            copy.physical_offset() > delayed.physical_offset()
+                && copy.born_timestamp() == delayed.born_timestamp()
+                && copy.reconsume_times() == delayed.reconsume_times()
+                && copy.body() == delayed.body()
+                && self.found.insert(copy.physical_offset())
+        })
+    }
+}
+
 /// Delivers what is due of one level.
-fn deliver_level(broker: &Arc<Broker>, level: i32) {
+fn deliver_level(broker: &Arc<Broker>, level: i32, earlier: &mut EarlierDeliveries) {
     let schedule = &broker.schedule;
     let position = &schedule.offsets[level as usize - 1];
     let Some(queue) = broker.store.find_queue(names::SCHEDULE_TOPIC, level - 1) else { return };
@@ -143,7 +169,7 @@ fn deliver_level(broker: &Arc<Broker>, level: i32) {
         if due > now {
             break;
         }
-        if let Err(error) = deliver(broker, unit.physical_offset) {
+        if let Err(error) = deliver(broker, unit.physical_offset, due, earlier) {
             tracing::warn!(%error, level, queue_offset = unit.queue_offset, "can't deliver a delayed message, trying again");
             break;
         }
@@ -153,7 +179,12 @@ fn deliver_level(broker: &Arc<Broker>, level: i32) {
 }
 
 /// Stores a message that waited long enough in its own topic.
-fn deliver(broker: &Arc<Broker>, physical_offset: u64) -> Result<(), PutError> {
+fn deliver(
+    broker: &Arc<Broker>,
+    physical_offset: u64,
+    due_ms: i64,
+    earlier: &mut EarlierDeliveries,
+) -> Result<(), PutError> {
     let record = match broker.store.record_at(physical_offset) {
         Ok(Some(record)) => record,
         Ok(None) | Err(_) => {
@@ -167,6 +198,9 @@ fn deliver(broker: &Arc<Broker>, physical_offset: u64) -> Result<(), PutError> {
         tracing::warn!(physical_offset, "a delayed message does not say where it belongs, leaving it out");
         return Ok(());
     };
+    if earlier.contain(broker, topic, &message, due_ms) {
+        return Ok(());
+    }
     broker.put(&RecordFields {
         topic,
         queue_id,

@@ -42,6 +42,54 @@ fn nothing_acknowledged_is_lost_when_a_broker_that_flushes_first_is_killed() {
     Ordeal::new(&[("flushDiskType", "SYNC_FLUSH")]).run(5, 50..300);
 }
 
+/// Their progress is saved every ten seconds; the log tells what was delivered since.
+#[test]
+fn delayed_messages_come_once_although_the_broker_is_killed_while_it_delivers() {
+    const DELAYED: usize = 2500;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let namesrv = server::start_namesrv(&directory.path().join("namesrv"));
+    let place = BrokerPlace::new(&directory.path().join("broker"), namesrv.address(), &SETTINGS);
+    let mut broker = place.start();
+    let mut client = Client::connect(broker.address());
+    create_topic(&mut client, TOPIC, 1);
+
+    let mut bytes = Vec::new();
+    for number in 0..DELAYED {
+        client.encode(messages::send_delayed(TOPIC, 0, 1, number.to_string()), &mut bytes);
+    }
+    client.write(&bytes).expect("the sends are written");
+    for _ in 0..DELAYED {
+        let answer = client.response().expect("the server keeps the connection");
+        assert_eq!(answer.code, response::SUCCESS, "{answer:?}");
+    }
+    await_messages(&mut client, 1);
+    broker.kill();
+
+    let mut broker = place.start();
+    let mut client = Client::connect(broker.address());
+    await_messages(&mut client, DELAYED);
+    broker.kill();
+
+    // What is sent last is delivered last.
+    let broker = place.start();
+    let mut client = Client::connect(broker.address());
+    client.call(messages::send_delayed(TOPIC, 0, 1, "last"));
+    await_messages(&mut client, DELAYED + 1);
+    let bodies: Vec<_> =
+        read_queue(&mut client, TOPIC, 0, 0).into_iter().map(|message| message.body).collect();
+    let sent: Vec<_> = (0..DELAYED).map(|number| number.to_string()).chain(["last".to_owned()]).collect();
+    assert!(bodies == sent, "{} messages of {} come, in their order", bodies.len(), sent.len());
+}
+
+fn await_messages(client: &mut Client, count: usize) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let end = || RemotingCommand::request(request::GET_MAX_OFFSET).with("topic", TOPIC).with("queueId", 0);
+    while client.call(end()).number::<i64>("offset").expect("offset") < count as i64 {
+        assert!(Instant::now() < deadline, "{count} messages don't come");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// One store, its broker, and what is known about its messages.
 struct Ordeal {
     place: BrokerPlace,

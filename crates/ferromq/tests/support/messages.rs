@@ -36,6 +36,15 @@ pub(crate) fn create_topic(client: &mut Client, topic: &str, queues: i32) {
 
 /// A send (310) to one queue.
 pub(crate) fn send(topic: &str, queue: i32, body: impl Into<Vec<u8>>) -> RemotingCommand {
+    send_with("TAGS\u{1}A\u{2}WAIT\u{1}true\u{2}", topic, queue, body)
+}
+
+/// A send whose message is to be delivered after the time of a delay level.
+pub(crate) fn send_delayed(topic: &str, queue: i32, level: i32, body: impl Into<Vec<u8>>) -> RemotingCommand {
+    send_with(&format!("DELAY\u{1}{level}\u{2}"), topic, queue, body)
+}
+
+fn send_with(properties: &str, topic: &str, queue: i32, body: impl Into<Vec<u8>>) -> RemotingCommand {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis());
     RemotingCommand::request(request::SEND_MESSAGE_V2)
         .with("a", "test-producer")
@@ -46,7 +55,7 @@ pub(crate) fn send(topic: &str, queue: i32, body: impl Into<Vec<u8>>) -> Remotin
         .with("f", 0)
         .with("g", now_ms)
         .with("h", 0)
-        .with("i", "TAGS\u{1}A\u{2}WAIT\u{1}true\u{2}")
+        .with("i", properties)
         .with("j", 0)
         .with("k", false)
         .with("m", false)
