@@ -59,6 +59,9 @@ impl Wanted {
                 "boolean" => found.is_boolean(),
                 other => panic!("unknown type of value: {other}"),
             },
+            Self::Contains(parts) => {
+                found.as_str().is_some_and(|text| parts.iter().all(|part| text.contains(part.as_str())))
+            }
             Self::Members(names) => found.as_object().is_some_and(|object| object.keys().eq(names)),
         }
     }
@@ -71,6 +74,7 @@ impl fmt::Display for Wanted {
             Self::Matches(pattern) => write!(f, "like {pattern}"),
             Self::Type(name) => write!(f, "a {name}"),
             Self::Absent => f.write_str("absent"),
+            Self::Contains(parts) => write!(f, "a text with {}", parts.join(" ")),
             Self::Members(names) => write!(f, "an object of {}", names.join(", ")),
         }
     }

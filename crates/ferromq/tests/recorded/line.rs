@@ -95,6 +95,9 @@ pub(crate) enum Wanted {
     /// An object with members of just these names, in alphabetical order.
     #[serde(skip)]
     Members(Vec<String>),
+    /// A text in which each of these occurs.
+    #[serde(skip)]
+    Contains(Vec<String>),
 }
 
 impl Line {
@@ -123,6 +126,8 @@ impl Line {
         }
         self.loosen();
         let recorded = &self.decoded.response;
+        let is_of_body = |path: &str| path.starts_with("response.json") || path.starts_with("response.body");
+        let is_body_checked = self.expect.iter().any(|expectation| is_of_body(&expectation.path));
         let mut shape = |path: &str, wanted| self.expect.push(Expectation { path: path.to_owned(), wanted });
         let Some(header) = recorded.get("header") else { return self.expect };
         if header.get("remark").is_none() {
@@ -136,6 +141,9 @@ impl Line {
                 shape("response.header.extFields", Wanted::Members(names));
             }
             Some(_) => {} // recorded as equal to {}
+        }
+        if let Some(body) = recorded.get("body").and_then(Value::as_str).filter(|_| !is_body_checked) {
+            shape("response.body", Wanted::Contains(names_in(body)));
         }
         if ["body", "bodyHex", "messages"].iter().all(|body| recorded.get(body).is_none()) {
             shape("response.body", Wanted::Absent);
@@ -168,6 +176,18 @@ impl Wanted {
             .replace(RECORDED_BROKER, &broker.to_string())
             .replace(&id_start(recorded), &id_start(broker));
     }
+}
+
+/// The keys of a table of settings (`key=value` lines) or of runtime information (JSON), as they stand in the text. Of no
+/// check in the recording, because all values are of the moment; but no key may vanish.
+fn names_in(body: &str) -> Vec<String> {
+    let settings = body.lines().filter_map(|line| Some(format!("{}=", line.split_once('=')?.0)));
+    let table: Option<Value> = serde_json::from_str(body).ok();
+    let keys =
+        table.iter().filter_map(|table| table.get("table")?.as_object()).flat_map(|table| table.keys());
+    let keys: Vec<_> = keys.filter(|key| !key.contains('/')).map(|key| format!("\"{key}\":")).collect();
+    // There is no directory with an installation.
+    if keys.is_empty() { settings.filter(|name| name != "rocketmqHome=").collect() } else { keys }
 }
 
 fn hex_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u8>>, D::Error> {
