@@ -354,3 +354,14 @@ async fn what_is_wrong_with_a_send_is_named() {
     assert_eq!(unknown.remark.as_deref(), Some(" request type 9999 not supported"));
     fixture.broker.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_retry_that_was_tried_too_often_is_a_dead_letter_at_once() {
+    let fixture = Fixture::start(&[]).await;
+    let request =
+        send_request("%RETRY%consumers", 0, "DELAY\u{1}3\u{2}", "failing").with("j", 17).with("l", 16);
+    assert_eq!(fixture.call(request).await.code, response::SUCCESS);
+    let (dead, letters) = fixture.pull("%DLQ%consumers", 0, 0, "*").await;
+    assert_eq!((dead.code, letters.len()), (response::SUCCESS, 1), "{dead:?}");
+    fixture.broker.shutdown().await;
+}

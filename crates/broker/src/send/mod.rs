@@ -194,7 +194,9 @@ impl SendRound {
             && let Some(dead_letter) = retry::dead_letter_target(broker, group, header, request.version)?
         {
             target = dead_letter;
+            // A dead letter waits for nothing, whatever its sender asked for.
             self.replace_properties(&[("DELAY", "-1")], &mut directives);
+            (directives.delay_level, directives.timer) = (0, false);
         }
         let mut sys_flag = header.sys_flag;
         if check::is_multi_tag(&topic) {
