@@ -18,6 +18,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::checkpoint::CheckpointTimes;
 use crate::error::FileError;
+use crate::log::Journal;
 use crate::marks::{ListedQueue, QueueList};
 use crate::options::FlushDiskType;
 use crate::retention::{is_expired, judge, local_hour};
@@ -29,6 +30,8 @@ const WRITE_BACK_BYTES: u64 = 8 << 20;
 const FULL_FLUSH: Duration = Duration::from_secs(60);
 /// With more queues than this their list is written only at a clean stop.
 const LISTED_QUEUES_MAX: usize = 100_000;
+/// Under ASYNC_FLUSH, how long messages may come in before their last, unfinished pages are flushed too.
+const TAIL_FLUSH: Duration = Duration::from_secs(2);
 /// How long the flusher of SYNC_FLUSH sleeps at a time.
 const SYNC_FLUSH_SLEEP: Duration = Duration::from_secs(1);
 
@@ -85,10 +88,14 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, FileErr
 
 // ---- the log ----
 
-/// ASYNC_FLUSH.
+/// ASYNC_FLUSH. As long as messages keep coming, only pages that are finished are flushed, so that appends never wait for a
+/// flush.
 fn flush_now_and_then(shared: &Shared) {
     let log = &shared.log;
+    let journal = Journal::of(&shared.options.commit_log_directory());
     let mut write_back = log.appended.get();
+    let mut seen = Seen { appended: write_back, timestamp: log.last_timestamp() };
+    let mut flushed_at = Instant::now();
     while !shared.stop.is_stopping() {
         let flush_at = Instant::now() + shared.options.flush_interval_commit_log;
         loop {
@@ -102,11 +109,28 @@ fn flush_now_and_then(shared: &Shared) {
                 write_back = appended;
             }
         }
-        if let Err(error) = shared.flush_log() {
+        let now = Seen { appended: log.appended.get(), timestamp: log.last_timestamp() };
+        let is_busy = now.appended > seen.appended && flushed_at.elapsed() < TAIL_FLUSH;
+        let flushed_before = log.flushed.get();
+        let result = match &journal {
+            Some(journal) if is_busy => shared.flush_finished_pages(journal, &seen),
+            _ => shared.flush_log(),
+        };
+        if let Err(error) = result {
             tracing::error!(%error, "can't flush the log: trying again");
         }
+        if log.flushed.get() > flushed_before {
+            flushed_at = Instant::now();
+        }
+        seen = now;
         write_back = write_back.max(log.flushed.get());
     }
+}
+
+/// The log's end at some moment, and the store time of its last record.
+struct Seen {
+    appended: u64,
+    timestamp: i64,
 }
 
 /// SYNC_FLUSH: while one batch is forced to the disk, the next one gathers.
@@ -179,6 +203,21 @@ impl Shared {
             self.flushed_timestamp.store(timestamp, Ordering::Relaxed);
             self.log.ahead.pages_were_cleaned();
             self.log.flushed.advance(appended);
+        }
+        Ok(())
+    }
+
+    /// Forces those pages of the log to the disk that no append will touch again. `before` is an earlier state of the log.
+    fn flush_finished_pages(&self, journal: &Journal, before: &Seen) -> Result<(), FileError> {
+        let _flushing = self.flushing.lock();
+        let (flushed, appended) = (self.log.flushed.get(), self.log.appended.get());
+        let end = self.log.files.write_finished_pages(flushed, appended)?;
+        if end > flushed {
+            journal.commit()?;
+            if end >= before.appended {
+                self.flushed_timestamp.store(before.timestamp, Ordering::Relaxed);
+            }
+            self.log.flushed.advance(end);
         }
         Ok(())
     }

@@ -147,17 +147,32 @@ impl MappedFile {
 
     /// Starts writing dirty pages of the range to the disk, without waiting for it.
     pub(crate) fn start_write_back(&self, position: u32, len: u32) {
+        // A failure shows up again in the flush that follows.
+        let _ = self.sync_range(position, len, libc::SYNC_FILE_RANGE_WRITE);
+    }
+
+    /// Writes dirty pages of the range to the disk. What the file system has to note about them may not be durable yet.
+    pub(crate) fn write_back(&self, position: u32, len: u32) -> io::Result<()> {
+        let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+            | libc::SYNC_FILE_RANGE_WRITE
+            | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+        self.sync_range(position, len, flags)
+    }
+
+    fn sync_range(&self, position: u32, len: u32, flags: libc::c_uint) -> io::Result<()> {
         use std::os::fd::AsRawFd as _;
         // SAFETY: no memory is passed; the descriptor is open as long as `self.file`.
-        // A failure shows up again in the fdatasync that follows.
-        unsafe {
-            libc::sync_file_range(
-                self.file.as_raw_fd(),
-                i64::from(position),
-                i64::from(len),
-                libc::SYNC_FILE_RANGE_WRITE,
-            );
-        }
+        let result = unsafe {
+            libc::sync_file_range(self.file.as_raw_fd(), i64::from(position), i64::from(len), flags)
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Tells the kernel whether faults come in order. If they do, it brings in what follows the faulting page too, up to
+    /// megabytes at once; for pages that are about to be written for the first time that is a long and useless pause.
+    pub(crate) fn expect_order(&self, in_order: bool) {
+        // Advice only: failing changes nothing but speed.
+        let _ = self.map.advise(if in_order { Advice::Normal } else { Advice::Random });
     }
 
     /// Brings the pages of the range into memory for reading, without making them dirty.

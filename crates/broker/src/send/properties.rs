@@ -42,7 +42,11 @@ pub(crate) fn take_in(client: &[u8], out: &mut Vec<u8>) -> Result<Directives, Re
     }
     let mut found = Directives::default();
     let mut timer_out = false;
-    for (name, value) in properties::iter(client) {
+    // One look at the whole list; bytes that are no UTF-8 become U+FFFD, as in Java.
+    let client = String::from_utf8_lossy(client);
+    for pair in client.split('\u{2}') {
+        let parts = pair.split_once('\u{1}').filter(|(name, value)| !name.is_empty() && !value.is_empty());
+        let Some((name, value)) = parts else { continue };
         let start = out.len();
         out.extend_from_slice(name.as_bytes());
         out.push(1);

@@ -15,6 +15,15 @@ use crate::error::{AppendError, DiskFull};
 /// Smallest and first window of faulted-in pages. Flushing makes pages clean again and so costs what lies in the window
 /// twice; a store with little traffic has a small one.
 const WINDOW_MIN: u64 = 64 << 10;
+/// The window moves on in so many steps: each is short, so that on a machine with few cores no append waits for one.
+const STEPS: u64 = 16;
+/// From this window on (tens of megabytes a second), pages are brought in as many at once as the system likes: that takes
+/// less time for each page, but keeps a core for many milliseconds at a stretch.
+const BULK_WINDOW: u64 = 8 << 20;
+/// Steps that follow each other quicker than this ask for a larger window, slower than that for a smaller one. The window
+/// then lasts for a fraction of a second, which is as long as this thread may be kept from its work.
+const STEP_SHORT: Duration = Duration::from_millis(12);
+const STEP_LONG: Duration = Duration::from_millis(50);
 /// How long an append waits for a file that is being created.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// After a failed creation, how long until the next try.
@@ -163,6 +172,8 @@ impl Ahead {
     /// The thread's loop. `write_position` tells the log's end.
     pub(crate) fn run(&self, write_position: impl Fn() -> u64) {
         let mut window = WINDOW_MIN;
+        // The file that is worked ahead in, and whether in bulk.
+        let mut followed: Option<(Arc<Segment>, bool)> = None;
         let mut last_poke = Instant::now();
         loop {
             let mut state = self.state.lock();
@@ -193,15 +204,24 @@ impl Ahead {
                 None => {
                     let active = state.active.clone();
                     drop(state);
-                    // Pokes that follow each other quickly ask for a larger window, rare ones for a smaller one.
                     let now = Instant::now();
                     window = match now - last_poke {
-                        pause if pause < Duration::from_millis(100) => (window * 2).min(self.window_max),
-                        pause if pause > Duration::from_millis(400) => (window / 2).max(WINDOW_MIN),
+                        pause if pause < STEP_SHORT => (window * 2).min(self.window_max),
+                        pause if pause > STEP_LONG => (window / 2).max(WINDOW_MIN),
                         _ => window,
                     };
                     last_poke = now;
                     if let Some(active) = active {
+                        let bulk = window >= BULK_WINDOW;
+                        let is_new =
+                            followed.as_ref().is_none_or(|(segment, _)| !Arc::ptr_eq(segment, &active));
+                        if is_new && let Some((finished, _)) = followed.take() {
+                            finished.mapped().expect_order(true);
+                        }
+                        if followed.as_ref().is_none_or(|(_, in_bulk)| *in_bulk != bulk) {
+                            active.mapped().expect_order(bulk);
+                            followed = Some((Arc::clone(&active), bulk));
+                        }
                         self.warm(&active, write_position(), window);
                     }
                 }
@@ -209,6 +229,8 @@ impl Ahead {
         }
     }
 
+    /// Faults in the window. Most of it is there from the last step, but the system may have written (and so protected) any
+    /// part of it meanwhile, and looking costs little.
     fn warm(&self, active: &Segment, position: u64, window: u64) {
         let from = position.max(active.base());
         let to = (from + window).min(active.end());
@@ -227,7 +249,7 @@ impl Ahead {
                 next.mapped().populate(0, window.min(u64::from(next.size())) as u32);
             }
         } else {
-            self.poke_at.store(from + window / 2, Ordering::Relaxed);
+            self.poke_at.store(from + window / STEPS, Ordering::Relaxed);
         }
     }
 
@@ -239,6 +261,7 @@ impl Ahead {
                 if state.failure.take().is_some() {
                     tracing::info!(file = %segment.path().display(), "log files can be created again");
                 }
+                segment.mapped().expect_order(false);
                 state.next = Some(segment);
             }
             Err(error) => {

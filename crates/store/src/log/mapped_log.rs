@@ -124,15 +124,45 @@ impl MappedLog {
         Ok(())
     }
 
-    /// Starts the writing of `from..to` without waiting.
+    /// Writes the finished pages of `from..to` to the device and returns the end of the last one. The page that is being
+    /// appended to, and those ahead of it, are left alone. [`Journal::commit`](super::Journal::commit) makes it durable.
+    pub(crate) fn write_finished_pages(&self, from: u64, to: u64) -> Result<u64, FileError> {
+        let mut end = from;
+        for segment in self.all() {
+            let (from, to) = (from.max(segment.base()), finished(&segment, to));
+            if from >= to {
+                continue;
+            }
+            let mapped = segment.mapped();
+            let written = if to == segment.end() {
+                mapped.flush()
+            } else {
+                mapped.write_back((from - segment.base()) as u32, (to - from) as u32)
+            };
+            written.map_err(FileError::at("flush", segment.path()))?;
+            end = to;
+        }
+        Ok(end)
+    }
+
+    /// Starts the writing of the finished pages of `from..to` without waiting.
     pub(crate) fn start_write_back(&self, from: u64, to: u64) {
         for segment in self.all() {
-            let (from, to) = (from.max(segment.base()), to.min(segment.end()));
+            let (from, to) = (from.max(segment.base()), finished(&segment, to));
             if from < to {
                 segment.mapped().start_write_back((from - segment.base()) as u32, (to - from) as u32);
             }
         }
     }
+}
+
+/// Largest unit in which the system takes pages of a file to write them (and protects them meanwhile).
+const PAGE_GROUP: u64 = 256 << 10;
+
+/// The end of the last group of pages of a segment that a log which ends at `end` will not come back to.
+fn finished(segment: &Segment, end: u64) -> u64 {
+    let end = end.clamp(segment.base(), segment.end());
+    if end == segment.end() { end } else { end - (end - segment.base()) % PAGE_GROUP }
 }
 
 #[cfg(test)]

@@ -5,11 +5,13 @@
 
 mod ahead;
 mod allocate;
+mod journal;
 mod mapped_log;
 mod segment;
 
 pub(crate) use ahead::{Ahead, Demand};
 pub(crate) use allocate::reserve_blocks;
+pub(crate) use journal::Journal;
 pub(crate) use mapped_log::{LoadedFile, MappedLog, load_files};
 pub use segment::{RecordSlice, Segment};
 
