@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::ops::Range;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use ferromq_protocol::message::{id::UniqueIds, properties};
@@ -44,29 +45,27 @@ pub(crate) fn take_in(client: &[u8], out: &mut Vec<u8>) -> Result<Directives, Re
     let mut timer_out = false;
     // One look at the whole list; bytes that are no UTF-8 become U+FFFD, as in Java.
     let client = String::from_utf8_lossy(client);
-    for pair in client.split('\u{2}') {
-        let parts = pair.split_once('\u{1}').filter(|(name, value)| !name.is_empty() && !value.is_empty());
-        let Some((name, value)) = parts else { continue };
+    for (name, value) in properties::iter_bytes(client.as_bytes()) {
         let start = out.len();
-        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(name);
         out.push(1);
         let value_start = out.len();
-        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(value);
         out.push(2);
         match name {
-            "DELAY" => found.delay_level = value.trim().parse().map_err(|_| not_a_number(name, value))?,
-            "WAIT" => found.no_wait = value.eq_ignore_ascii_case("false"),
-            "TRAN_MSG" => found.transactional = value.eq_ignore_ascii_case("true"),
-            "TIMER_DELAY_SEC" | "TIMER_DELAY_MS" | "TIMER_DELIVER_MS" => {
-                value.trim().parse::<i64>().map_err(|_| not_a_number(name, value))?;
+            b"DELAY" => found.delay_level = number(name, value)?,
+            b"WAIT" => found.no_wait = value.eq_ignore_ascii_case(b"false"),
+            b"TRAN_MSG" => found.transactional = value.eq_ignore_ascii_case(b"true"),
+            b"TIMER_DELAY_SEC" | b"TIMER_DELAY_MS" | b"TIMER_DELIVER_MS" => {
+                number::<i64>(name, value)?;
                 found.timer = true;
             }
-            "TIMER_OUT_MS" => timer_out = true,
-            "INNER_NUM" => found.inner_batch = true,
-            "KEYS" => found.has_keys = !value.trim().is_empty(),
-            "UNIQ_KEY" => found.unique_id = value_start..out.len() - 1,
+            b"TIMER_OUT_MS" => timer_out = true,
+            b"INNER_NUM" => found.inner_batch = true,
+            b"KEYS" => found.has_keys = !value.trim_ascii().is_empty(),
+            b"UNIQ_KEY" => found.unique_id = value_start..out.len() - 1,
             // Only the broker sets the first three; the others are of no use behind this point.
-            "MSG_REGION" | "TRACE_ON" | "CLUSTER" | "POP_CK" | "__CRC32#" => out.truncate(start),
+            b"MSG_REGION" | b"TRACE_ON" | b"CLUSTER" | b"POP_CK" | b"__CRC32#" => out.truncate(start),
             _ => {}
         }
     }
@@ -75,9 +74,12 @@ pub(crate) fn take_in(client: &[u8], out: &mut Vec<u8>) -> Result<Directives, Re
     Ok(found)
 }
 
-fn not_a_number(name: &str, value: &str) -> Refusal {
-    let value: String = value.chars().take(64).collect();
-    illegal(format!("the message property {name} is not a number: `{value}`"))
+fn number<N: FromStr>(name: &[u8], value: &[u8]) -> Result<N, Refusal> {
+    let text = String::from_utf8_lossy(value);
+    text.trim().parse().map_err(|_| {
+        let (name, value) = (String::from_utf8_lossy(name), text.chars().take(64).collect::<String>());
+        illegal(format!("the message property {name} is not a number: `{value}`"))
+    })
 }
 
 /// What this broker writes into the properties of every message.
