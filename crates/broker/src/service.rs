@@ -6,7 +6,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ferromq_protocol::code::{request, response};
+use ferromq_protocol::code::request;
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::header::Request;
 use ferromq_remoting::{Connection, Service};
@@ -118,8 +118,7 @@ impl BrokerService {
         };
         match route(command.code) {
             None => {
-                let remark = format!(" request type {} not supported", command.code);
-                let answer = RemotingCommand::error(response::REQUEST_CODE_NOT_SUPPORTED, remark);
+                let answer = RemotingCommand::not_supported(command.code);
                 write(out, connection, command.opaque, command.is_oneway(), answer);
             }
             Some(Handler::Inline(handler)) => {

@@ -77,6 +77,13 @@ impl RemotingCommand {
         Self { remark: Some(remark.into()), ..Self::response(code) }
     }
 
+    /// The answer to a request that nobody here knows (`docs/spec/01-remoting.md` 3).
+    pub fn not_supported(request_code: i32) -> Self {
+        // The blank in front is the reference's.
+        let remark = format!(" request type {request_code} not supported");
+        Self::error(code::response::REQUEST_CODE_NOT_SUPPORTED, remark)
+    }
+
     /// The same with a body.
     #[must_use]
     pub fn with_body(mut self, body: impl Into<Bytes>) -> Self {

@@ -64,9 +64,7 @@ impl Service for NoRequests {
         if request.is_oneway() {
             return;
         }
-        let remark = format!(" request type {} not supported", request.code);
-        let code = ferromq_protocol::code::response::REQUEST_CODE_NOT_SUPPORTED;
-        let mut answer = RemotingCommand::error(code, remark);
+        let mut answer = RemotingCommand::not_supported(request.code);
         answer.opaque = request.opaque;
         answer.encode(connection.encoding(), out);
     }
