@@ -31,6 +31,11 @@ impl Refusal {
         Self::new(response::SYSTEM_ERROR, remark)
     }
 
+    /// What a broker in the wrong role says before it looks any closer (`docs/spec/01-remoting.md` 3.1).
+    pub(crate) fn rejected() -> Self {
+        Self::new(response::SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
+    }
+
     /// The same with an empty field map.
     pub(crate) fn with_field_map(mut self) -> Self {
         self.field_map = !self.bare;

@@ -1,12 +1,14 @@
 //! Commands that own their parts: everything that is not on the hot path reads and writes these.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use thiserror::Error;
 
 use crate::code;
 use crate::frame::{self, HeaderEncoding};
 use crate::header::{
-    FLAG_ONEWAY, FLAG_RESPONSE, FieldOut, Head, HeaderError, HeaderScratch, Request, begin_frame,
+    FLAG_ONEWAY, FLAG_RESPONSE, FieldOut, FieldValue, Head, HeaderError, HeaderScratch, Request, begin_frame,
 };
 use crate::version::{self, Language};
 
@@ -54,6 +56,44 @@ pub enum FieldError {
         /// What it is.
         value: String,
     },
+}
+
+/// Reads the values of the hot headers, which are not commands, with the same errors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldReader {
+    request: &'static str,
+}
+
+impl FieldReader {
+    pub(crate) fn of(code: i32) -> Self {
+        Self { request: code::request::name(code) }
+    }
+
+    pub(crate) fn int(self, field: &'static str, value: &FieldValue<'_>) -> Result<i32, FieldError> {
+        value.int().ok_or_else(|| self.invalid(field, "a 32-bit number", value))
+    }
+
+    pub(crate) fn long(self, field: &'static str, value: &FieldValue<'_>) -> Result<i64, FieldError> {
+        value.number().ok_or_else(|| self.invalid(field, "a 64-bit number", value))
+    }
+
+    pub(crate) fn text<'a>(
+        self,
+        field: &'static str,
+        value: &FieldValue<'a>,
+    ) -> Result<Cow<'a, str>, FieldError> {
+        value.text().map_err(|_| self.invalid(field, "UTF-8 text", value))
+    }
+
+    pub(crate) fn missing(self, field: &'static str) -> FieldError {
+        FieldError::Missing { request: self.request, field }
+    }
+
+    fn invalid(self, field: &'static str, wanted: &'static str, value: &FieldValue<'_>) -> FieldError {
+        let raw = value.raw();
+        let value = String::from_utf8_lossy(&raw[..raw.len().min(64)]).into_owned();
+        FieldError::Invalid { request: self.request, field, wanted, value }
+    }
 }
 
 impl RemotingCommand {

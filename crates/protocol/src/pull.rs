@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::code::request;
-use crate::command::FieldError;
-use crate::header::{FieldValue, Request};
+use crate::command::{FieldError, FieldReader};
+use crate::header::Request;
 
 /// `sysFlag` bit: `commit_offset` is valid.
 pub const FLAG_COMMIT_OFFSET: i32 = 1;
@@ -84,58 +83,41 @@ impl PullHeader<'_> {
 impl<'a> PullHeader<'a> {
     /// Reads the header of a pull. A missing field keeps its default, as long as the request can be served without it.
     pub fn parse(request: &Request<'a>) -> Result<Self, FieldError> {
-        let name = request::name(request.code);
-        let invalid =
-            |field: &'static str, wanted: &'static str, value: &FieldValue<'_>| FieldError::Invalid {
-                request: name,
-                field,
-                wanted,
-                value: String::from_utf8_lossy(&value.raw()[..value.raw().len().min(64)]).into_owned(),
-            };
-        let int = |field, value: &FieldValue<'_>| {
-            value.int().ok_or_else(|| invalid(field, "a 32-bit number", value))
-        };
-        let long = |field, value: &FieldValue<'_>| {
-            value.number().ok_or_else(|| invalid(field, "a 64-bit number", value))
-        };
-        let text =
-            |field, value: &FieldValue<'a>| value.text().map_err(|_| invalid(field, "UTF-8 text", value));
-
+        let read = FieldReader::of(request.code);
         let mut header = Self { request_source: -1, ..Self::default() };
         let (mut group, mut topic, mut queue_id, mut queue_offset, mut max_msg_nums) =
             (None, None, None, None, None);
         let (mut sys_flag, mut commit_offset, mut suspend, mut sub_version) = (None, None, None, None);
         for (key, value) in request.fields.iter() {
             match key {
-                b"consumerGroup" => group = Some(text("consumerGroup", &value)?),
-                b"topic" => topic = Some(text("topic", &value)?),
-                b"queueId" => queue_id = Some(int("queueId", &value)?),
-                b"queueOffset" => queue_offset = Some(long("queueOffset", &value)?),
-                b"maxMsgNums" => max_msg_nums = Some(int("maxMsgNums", &value)?),
-                b"sysFlag" => sys_flag = Some(int("sysFlag", &value)?),
-                b"commitOffset" => commit_offset = Some(long("commitOffset", &value)?),
-                b"suspendTimeoutMillis" => suspend = Some(long("suspendTimeoutMillis", &value)?),
-                b"subscription" => header.subscription = Some(text("subscription", &value)?),
-                b"subVersion" => sub_version = Some(long("subVersion", &value)?),
-                b"expressionType" => header.expression_type = Some(text("expressionType", &value)?),
-                b"maxMsgBytes" => header.max_msg_bytes = Some(int("maxMsgBytes", &value)?),
+                b"consumerGroup" => group = Some(read.text("consumerGroup", &value)?),
+                b"topic" => topic = Some(read.text("topic", &value)?),
+                b"queueId" => queue_id = Some(read.int("queueId", &value)?),
+                b"queueOffset" => queue_offset = Some(read.long("queueOffset", &value)?),
+                b"maxMsgNums" => max_msg_nums = Some(read.int("maxMsgNums", &value)?),
+                b"sysFlag" => sys_flag = Some(read.int("sysFlag", &value)?),
+                b"commitOffset" => commit_offset = Some(read.long("commitOffset", &value)?),
+                b"suspendTimeoutMillis" => suspend = Some(read.long("suspendTimeoutMillis", &value)?),
+                b"subscription" => header.subscription = Some(read.text("subscription", &value)?),
+                b"subVersion" => sub_version = Some(read.long("subVersion", &value)?),
+                b"expressionType" => header.expression_type = Some(read.text("expressionType", &value)?),
+                b"maxMsgBytes" => header.max_msg_bytes = Some(read.int("maxMsgBytes", &value)?),
                 b"requestSource" => header.request_source = value.int().unwrap_or(-1),
                 b"proxyFrowardClientId" => {
-                    header.proxy_forward_client_id = Some(text("proxyFrowardClientId", &value)?)
+                    header.proxy_forward_client_id = Some(read.text("proxyFrowardClientId", &value)?)
                 }
                 _ => {}
             }
         }
-        let missing = |field| FieldError::Missing { request: name, field };
-        header.consumer_group = group.ok_or_else(|| missing("consumerGroup"))?;
-        header.topic = topic.ok_or_else(|| missing("topic"))?;
-        header.queue_id = queue_id.ok_or_else(|| missing("queueId"))?;
-        header.queue_offset = queue_offset.ok_or_else(|| missing("queueOffset"))?;
-        header.max_msg_nums = max_msg_nums.ok_or_else(|| missing("maxMsgNums"))?;
-        header.sys_flag = sys_flag.ok_or_else(|| missing("sysFlag"))?;
-        header.commit_offset = commit_offset.ok_or_else(|| missing("commitOffset"))?;
-        header.suspend_timeout_millis = suspend.ok_or_else(|| missing("suspendTimeoutMillis"))?;
-        header.sub_version = sub_version.ok_or_else(|| missing("subVersion"))?;
+        header.consumer_group = group.ok_or_else(|| read.missing("consumerGroup"))?;
+        header.topic = topic.ok_or_else(|| read.missing("topic"))?;
+        header.queue_id = queue_id.ok_or_else(|| read.missing("queueId"))?;
+        header.queue_offset = queue_offset.ok_or_else(|| read.missing("queueOffset"))?;
+        header.max_msg_nums = max_msg_nums.ok_or_else(|| read.missing("maxMsgNums"))?;
+        header.sys_flag = sys_flag.ok_or_else(|| read.missing("sysFlag"))?;
+        header.commit_offset = commit_offset.ok_or_else(|| read.missing("commitOffset"))?;
+        header.suspend_timeout_millis = suspend.ok_or_else(|| read.missing("suspendTimeoutMillis"))?;
+        header.sub_version = sub_version.ok_or_else(|| read.missing("subVersion"))?;
         Ok(header)
     }
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use crate::code::request;
-use crate::command::FieldError;
+use crate::command::{FieldError, FieldReader};
 use crate::header::{FieldValue, Request};
 
 /// What a producer says about the message in the body.
@@ -105,19 +105,7 @@ impl<'a> SendHeader<'a> {
         );
         let spelled =
             |long_name: &'static str, short_name: &'static str| if is_short { short_name } else { long_name };
-        let name = request::name(request.code);
-        let invalid =
-            |field: &'static str, wanted: &'static str, value: &FieldValue<'_>| FieldError::Invalid {
-                request: name,
-                field,
-                wanted,
-                value: String::from_utf8_lossy(&value.raw()[..value.raw().len().min(64)]).into_owned(),
-            };
-        let int = |field, value: &FieldValue<'_>| {
-            value.int().ok_or_else(|| invalid(field, "a 32-bit number", value))
-        };
-        let text =
-            |field, value: &FieldValue<'a>| value.text().map_err(|_| invalid(field, "UTF-8 text", value));
+        let read = FieldReader::of(request.code);
 
         let mut header = Self::default();
         let (mut topic, mut queue_id, mut sys_flag, mut born, mut flag) = (None, None, None, None, None);
@@ -130,39 +118,38 @@ impl<'a> SendHeader<'a> {
             };
             match field {
                 Field::ProducerGroup => {
-                    header.producer_group = Some(text(spelled("producerGroup", "a"), &value)?)
+                    header.producer_group = Some(read.text(spelled("producerGroup", "a"), &value)?)
                 }
-                Field::Topic => topic = Some(text(spelled("topic", "b"), &value)?),
+                Field::Topic => topic = Some(read.text(spelled("topic", "b"), &value)?),
                 Field::DefaultTopic => {
-                    header.default_topic = Some(text(spelled("defaultTopic", "c"), &value)?)
+                    header.default_topic = Some(read.text(spelled("defaultTopic", "c"), &value)?)
                 }
                 Field::DefaultTopicQueueNums => {
-                    header.default_topic_queue_nums = int(spelled("defaultTopicQueueNums", "d"), &value)?;
+                    header.default_topic_queue_nums =
+                        read.int(spelled("defaultTopicQueueNums", "d"), &value)?;
                 }
-                Field::QueueId => queue_id = Some(int(spelled("queueId", "e"), &value)?),
-                Field::SysFlag => sys_flag = Some(int(spelled("sysFlag", "f"), &value)?),
+                Field::QueueId => queue_id = Some(read.int(spelled("queueId", "e"), &value)?),
+                Field::SysFlag => sys_flag = Some(read.int(spelled("sysFlag", "f"), &value)?),
                 Field::BornTimestamp => {
-                    let field = spelled("bornTimestamp", "g");
-                    born = Some(value.number().ok_or_else(|| invalid(field, "a 64-bit number", &value))?);
+                    born = Some(read.long(spelled("bornTimestamp", "g"), &value)?);
                 }
-                Field::Flag => flag = Some(int(spelled("flag", "h"), &value)?),
+                Field::Flag => flag = Some(read.int(spelled("flag", "h"), &value)?),
                 Field::Properties => header.properties = Some(value),
                 Field::ReconsumeTimes => {
-                    header.reconsume_times = int(spelled("reconsumeTimes", "j"), &value)?
+                    header.reconsume_times = read.int(spelled("reconsumeTimes", "j"), &value)?
                 }
                 Field::UnitMode => header.unit_mode = value.boolean(),
                 Field::MaxReconsumeTimes => {
-                    header.max_reconsume_times = Some(int(spelled("maxReconsumeTimes", "l"), &value)?);
+                    header.max_reconsume_times = Some(read.int(spelled("maxReconsumeTimes", "l"), &value)?);
                 }
                 Field::Batch => header.batch = value.boolean(),
             }
         }
-        let missing = |field| FieldError::Missing { request: name, field };
-        header.topic = topic.ok_or_else(|| missing(spelled("topic", "b")))?;
-        header.queue_id = queue_id.ok_or_else(|| missing(spelled("queueId", "e")))?;
-        header.sys_flag = sys_flag.ok_or_else(|| missing(spelled("sysFlag", "f")))?;
-        header.born_timestamp = born.ok_or_else(|| missing(spelled("bornTimestamp", "g")))?;
-        header.flag = flag.ok_or_else(|| missing(spelled("flag", "h")))?;
+        header.topic = topic.ok_or_else(|| read.missing(spelled("topic", "b")))?;
+        header.queue_id = queue_id.ok_or_else(|| read.missing(spelled("queueId", "e")))?;
+        header.sys_flag = sys_flag.ok_or_else(|| read.missing(spelled("sysFlag", "f")))?;
+        header.born_timestamp = born.ok_or_else(|| read.missing(spelled("bornTimestamp", "g")))?;
+        header.flag = flag.ok_or_else(|| read.missing(spelled("flag", "h")))?;
         Ok(header)
     }
 }

@@ -65,8 +65,7 @@ pub(super) fn check(
     let header = &asked.header;
     let (group_name, topic_name) = (&*header.consumer_group, &*header.topic);
     if config.broker_role == BrokerRole::Slave && !config.slave_read_enable {
-        let remark = "[REJECTREQUEST]system busy, start flow control for a while";
-        return Err(PullRefusal::bare(Refusal::new(response::SYSTEM_BUSY, remark)));
+        return Err(PullRefusal::bare(Refusal::rejected()));
     }
     if config.broker_permission as i32 & PERM_READ == 0 {
         let remark = format!("the broker[{}] pulling message is forbidden", config.broker_ip1);

@@ -96,7 +96,7 @@ fn run(
     let began = Instant::now();
     bodies.clear();
     let found = find(broker, &asked.header, &checked, residency, bodies);
-    if found.status == Status::Cold {
+    if found.status == Status::Read(ReadStatus::Cold) {
         return read_cold(broker.clone(), connection.clone(), asked, pass);
     }
     if pass == Pass::First && asked.header.has(pull::FLAG_COMMIT_OFFSET) {
@@ -160,7 +160,6 @@ impl Asked<'_> {
 enum Status {
     Read(ReadStatus),
     OffsetReset,
-    Cold,
 }
 
 struct Found {
@@ -187,7 +186,7 @@ impl Found {
     fn name(&self) -> &'static str {
         match self.status {
             Status::OffsetReset => "OFFSET_RESET",
-            Status::Cold | Status::Read(ReadStatus::Cold) => "COLD",
+            Status::Read(ReadStatus::Cold) => "COLD",
             Status::Read(ReadStatus::Found) => "FOUND",
             Status::Read(ReadStatus::NoMatchedMessage) => "NO_MATCHED_MESSAGE",
             Status::Read(ReadStatus::MessageWasRemoving) => "MESSAGE_WAS_REMOVING",
@@ -230,8 +229,7 @@ fn find(
         residency,
     };
     let outcome = broker.store.read(queue, request, &checked.filter, bodies);
-    let status = if outcome.status == ReadStatus::Cold { Status::Cold } else { Status::Read(outcome.status) };
-    Found { status, outcome }
+    Found { status: Status::Read(outcome.status), outcome }
 }
 
 /// Which broker the consumer should ask next (3.6): a slave, if slaves serve reads and this one lags far behind.

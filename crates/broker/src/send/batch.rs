@@ -9,10 +9,9 @@ use ferromq_protocol::names;
 use ferromq_protocol::send::SendHeader;
 use ferromq_remoting::Connection;
 
-use super::{Pending, SendRound, TopicLookup, check, illegal, properties, too_large};
+use super::{Pending, SendRound, Settings, TopicLookup, check, illegal, properties, too_large};
 use crate::answer::Refusal;
 use crate::broker::Broker;
-use crate::config::BrokerConfig;
 
 impl SendRound {
     /// Takes in a batch: every message becomes a record of its own, with consecutive queue offsets. All or none.
@@ -23,8 +22,9 @@ impl SendRound {
         connection: &Arc<Connection>,
         request: &Request<'_>,
         header: &SendHeader<'_>,
-        config: &BrokerConfig,
+        settings: &Settings,
     ) -> Result<(), Refusal> {
+        let config = &*settings.config;
         let topic = topics.checked(broker, config, connection, header)?;
         if header.topic.starts_with(names::RETRY_PREFIX) {
             let remark = format!("batch request does not support retry group {}", header.topic);
@@ -45,7 +45,7 @@ impl SendRound {
         }
         self.unique_ids.extend_from_slice(&common[directives.unique_id.clone()]);
         let unique_id = self.unique_ids.len() - directives.unique_id.len()..self.unique_ids.len();
-        common.extend_from_slice(&self.settings().own_properties);
+        common.extend_from_slice(&settings.own_properties);
 
         let mut messages: Vec<(batch::BatchMessage<'_>, Range<usize>)> = Vec::new();
         self.properties.clear();

@@ -19,7 +19,7 @@ use crate::topics::{NotCreated, PERM_WRITE, TopicText};
 
 /// Bits of a topic's `topicSysFlag`.
 const UNIT: i32 = 1;
-const UNIT_SUBSCRIPTION: i32 = 2;
+pub(super) const UNIT_SUBSCRIPTION: i32 = 2;
 
 /// Refuses sends before the time that `startAcceptSendRequestTimeStamp` names.
 pub(super) fn accepts_sends_now(config: &BrokerConfig) -> Result<(), Refusal> {

@@ -126,21 +126,19 @@ impl SendRound {
         request: &Request<'_>,
         out: &mut Vec<u8>,
     ) {
-        if self.settings.is_none() {
-            let config = broker.config();
-            let own_properties = broker.properties.own();
-            self.settings = Some(Settings { config, own_properties, began: Instant::now() });
-        }
-        if let Err(refusal) = self.prepare(broker, topics, connection, request) {
+        let settings = self.settings.take().unwrap_or_else(|| Settings {
+            config: broker.config(),
+            own_properties: broker.properties.own(),
+            began: Instant::now(),
+        });
+        let prepared = self.prepare(broker, topics, connection, request, &settings);
+        self.settings = Some(settings);
+        if let Err(refusal) = prepared {
             self.finish(broker, connection, out);
             if !request.is_oneway() {
                 answer::write_refusal(out, connection.encoding(), &broker.config(), request.opaque, &refusal);
             }
         }
-    }
-
-    fn settings(&self) -> &Settings {
-        self.settings.as_ref().expect("a round has settings from its first send on")
     }
 
     fn prepare(
@@ -149,24 +147,24 @@ impl SendRound {
         topics: &mut TopicLookup,
         connection: &Arc<Connection>,
         request: &Request<'_>,
+        settings: &Settings,
     ) -> Result<(), Refusal> {
         let header = SendHeader::parse(request)?;
         if request.body.is_empty() {
             return Err(Refusal::system_error("a message needs a body, this one has none"));
         }
-        let config = self.settings().config.clone();
+        let config = &settings.config;
         let checked = || -> Result<(), Refusal> {
             if config.broker_role == BrokerRole::Slave {
-                let remark = "[REJECTREQUEST]system busy, start flow control for a while";
-                return Err(Refusal::new(response::SYSTEM_BUSY, remark));
+                return Err(Refusal::rejected());
             }
-            check::accepts_sends_now(&config)
+            check::accepts_sends_now(config)
         };
         checked().map_err(Refusal::with_field_map)?;
         let taken = if header.batch {
-            self.take_batch(broker, topics, connection, request, &header, &config)
+            self.take_batch(broker, topics, connection, request, &header, settings)
         } else {
-            self.take_message(broker, topics, connection, request, &header, &config)
+            self.take_message(broker, topics, connection, request, &header, settings)
         };
         taken.map_err(Refusal::with_field_map)
     }
@@ -178,8 +176,9 @@ impl SendRound {
         connection: &Arc<Connection>,
         request: &Request<'_>,
         header: &SendHeader<'_>,
-        config: &BrokerConfig,
+        settings: &Settings,
     ) -> Result<(), Refusal> {
+        let config = &*settings.config;
         let topic = topics.checked(broker, config, connection, header)?;
         let queue_id = check::choose_queue(header.queue_id, &topic)?;
         self.read_properties(header.properties.as_ref())?;
@@ -227,7 +226,7 @@ impl SendRound {
                 self.delay(broker, &mut target, &mut directives);
             }
         }
-        self.properties.extend_from_slice(&self.settings().own_properties.clone());
+        self.properties.extend_from_slice(&settings.own_properties);
 
         let queue = if *target.topic == *header.topic {
             topics.queue(broker, target.queue_id)

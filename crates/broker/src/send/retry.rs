@@ -11,6 +11,7 @@ use ferromq_protocol::send::SendHeader;
 use ferromq_protocol::version::V3_4_9;
 
 use super::Target;
+use super::check::UNIT_SUBSCRIPTION;
 use crate::answer::{FAQ, Refusal};
 use crate::broker::Broker;
 
@@ -49,7 +50,6 @@ pub(super) fn dead_letter_topic(broker: &Broker, group: &str) -> Arc<TopicConfig
 
 /// The group's retry topic, made now if there is none.
 pub(super) fn retry_topic(broker: &Broker, group: &str, queues: i32, unit_mode: bool) -> Arc<TopicConfig> {
-    const UNIT_SUBSCRIPTION: i32 = 2;
     let sys_flag = if unit_mode { UNIT_SUBSCRIPTION } else { 0 };
     broker.topics.create_by_send_back(&names::retry_topic(group), queues, false, sys_flag)
 }
