@@ -91,29 +91,27 @@ impl CommitLog {
         self.locked_since_ms.store(now, Ordering::Relaxed);
         let mut watched = false;
         let mut result = Ok(());
-        // Bytes of the scratch that are ready to be copied, and of those that are copied.
-        let (mut ready, mut copied) = (0usize, 0usize);
+        let mut from = 0;
         for entry in &batch.entries {
-            let rest = appender.segment.size() as usize - appender.position as usize - (ready - copied);
-            if entry.group_size as usize + BLANK_LEN_MIN > rest {
-                appender.copy(&batch.scratch[copied..ready]);
-                copied = ready;
-                if let Err(error) = self.roll(&mut appender) {
-                    result = Err(error);
-                    break;
-                }
+            let rest = appender.segment.size() - appender.position;
+            if entry.group_size as usize + BLANK_LEN_MIN > rest as usize
+                && let Err(error) = self.roll(&mut appender)
+            {
+                result = Err(error);
+                break;
             }
             if self.closed.load(Ordering::Relaxed) {
                 result = Err(AppendError::Shutdown);
                 break;
             }
-            let physical_offset = appender.end() + (ready - copied) as u64;
+            let physical_offset = appender.end();
             let queue_offset = if entry.takes_queue_offset { entry.queue.take_offset() } else { 0 };
-            let record = &mut batch.scratch[ready..ready + entry.size as usize];
+            let record = &mut batch.scratch[from..from + entry.size as usize];
             set_log_fields(record, queue_offset, physical_offset, now);
             if batch.crc_property {
                 seal_crc_property(record);
             }
+            appender.put(record);
             batch.outcomes.push(Outcome {
                 queue_offset,
                 physical_offset,
@@ -121,9 +119,8 @@ impl CommitLog {
                 store_timestamp: now,
             });
             watched |= entry.queue.is_watched();
-            ready += entry.size as usize;
+            from += entry.size as usize;
         }
-        appender.copy(&batch.scratch[copied..ready]);
         let end = appender.end();
         if !batch.outcomes.is_empty() {
             self.last_timestamp.store(now, Ordering::Relaxed);
@@ -198,11 +195,9 @@ impl Appender {
         self.segment.base() + u64::from(self.position)
     }
 
-    fn copy(&mut self, records: &[u8]) {
-        if !records.is_empty() {
-            self.segment.mapped().write(self.position, records);
-            self.position += records.len() as u32;
-        }
+    fn put(&mut self, record: &[u8]) {
+        self.segment.mapped().write_size_last(self.position, record);
+        self.position += record.len() as u32;
     }
 }
 

@@ -15,7 +15,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering, compiler_fence};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
@@ -81,6 +81,18 @@ impl MappedFile {
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.as_mut_ptr().add(position), bytes.len());
         }
+    }
+
+    /// As [`write`](Self::write), for something that begins with its length in four bytes, which are copied last. A copy goes in
+    /// no particular order, and the process may be killed in the middle of it: what then has a length is whole, and nothing
+    /// lies behind what has none.
+    #[inline]
+    pub(crate) fn write_size_last(&self, position: u32, bytes: &[u8]) {
+        let (size, rest) = bytes.split_at(4);
+        self.write(position + 4, rest);
+        compiler_fence(Ordering::SeqCst);
+        self.write(position, size);
+        compiler_fence(Ordering::SeqCst);
     }
 
     #[inline]
