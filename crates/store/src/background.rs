@@ -8,7 +8,6 @@
 //! | `store-queues` | writes the queues' units to their files, keeps marks and checkpoint |
 //! | `store-clean` | watches the disk, deletes what has expired |
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -17,6 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::{Condvar, Mutex};
 
 use crate::checkpoint::CheckpointTimes;
+use crate::disk;
 use crate::error::FileError;
 use crate::log::Journal;
 use crate::marks::{ListedQueue, QueueList};
@@ -222,6 +222,16 @@ impl Shared {
         Ok(())
     }
 
+    /// As ASYNC_FLUSH does it while messages keep coming.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn flush_finished_pages_now(&self) -> Result<(), FileError> {
+        let now = Seen { appended: self.log.appended.get(), timestamp: self.log.last_timestamp() };
+        match Journal::of(&self.options.commit_log_directory()) {
+            Some(journal) => self.flush_finished_pages(&journal, &now),
+            None => Ok(()),
+        }
+    }
+
     /// Writes queue units to their files, and then the marks that say so.
     pub(crate) fn write_projections(&self, everything: bool) -> Result<(), FileError> {
         let (dispatched, indexed, timestamp) = {
@@ -306,7 +316,7 @@ impl Shared {
             return Ok(());
         }
         if let Some(unused) = self.log.ahead.take_unused() {
-            fs::remove_file(unused.path()).map_err(FileError::at("delete", unused.path()))?;
+            disk::remove_file(unused.path()).map_err(FileError::at("delete", unused.path()))?;
         }
         let mut keeper = self.keeper.lock();
         keeper.marks.clean = true;
@@ -347,7 +357,7 @@ impl Shared {
             if self.log.files.remove_first(first.base()).is_none() {
                 break;
             }
-            match fs::remove_file(first.path()) {
+            match disk::remove_file(first.path()) {
                 Ok(()) => tracing::info!(file = %first.path().display(), "log file deleted"),
                 Err(error) => {
                     tracing::error!(file = %first.path().display(), %error, "can't delete the log file");

@@ -3,9 +3,10 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::disk;
 use crate::error::FileError;
 
 const LEN: u64 = 4096;
@@ -32,16 +33,10 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     pub(crate) fn open(root: &Path) -> Result<Checkpoint, FileError> {
         let path = root.join("checkpoint");
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(FileError::at("open", &path))?;
+        let file = disk::open_or_create(&path).map_err(FileError::at("open", &path))?;
         let len = file.metadata().map_err(FileError::at("stat", &path))?.len();
         if len != LEN {
-            file.set_len(LEN).map_err(FileError::at("resize", &path))?;
+            disk::set_len(&file, LEN).map_err(FileError::at("resize", &path))?;
         }
         Ok(Checkpoint { path, file })
     }
@@ -56,9 +51,9 @@ impl Checkpoint {
         bytes[..8].copy_from_slice(&times.physic_ms.to_be_bytes());
         bytes[8..16].copy_from_slice(&times.logics_ms.to_be_bytes());
         bytes[16..24].copy_from_slice(&times.index_ms.to_be_bytes());
-        self.file.write_all_at(&bytes, 0).map_err(FileError::at("write", &self.path))?;
+        disk::write_all_at(&self.file, &bytes, 0).map_err(FileError::at("write", &self.path))?;
         if sync {
-            self.file.sync_data().map_err(FileError::at("flush", &self.path))?;
+            disk::sync_data(&self.file).map_err(FileError::at("flush", &self.path))?;
         }
         Ok(())
     }
@@ -66,7 +61,7 @@ impl Checkpoint {
     #[cfg(test)]
     pub(crate) fn read(&self) -> CheckpointTimes {
         let mut bytes = [0; 24];
-        self.file.read_exact_at(&mut bytes, 0).unwrap();
+        std::os::unix::fs::FileExt::read_exact_at(&self.file, &mut bytes, 0).unwrap();
         let at = |at: usize| i64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
         CheckpointTimes { physic_ms: at(0), logics_ms: at(8), index_ms: at(16) }
     }
@@ -85,13 +80,14 @@ pub(crate) fn read_abort(root: &Path) -> Result<Option<String>, FileError> {
 /// Writes the abort file: from now on an exit is unclean.
 pub(crate) fn write_abort(root: &Path, token: &str) -> Result<(), FileError> {
     let path = root.join("abort");
-    fs::write(&path, token).map_err(FileError::at("write", &path))
+    let write = || disk::write_all_at(&disk::create_empty(&path)?, token.as_bytes(), 0);
+    write().map_err(FileError::at("write", &path))
 }
 
 /// Removes the abort file: the stop was clean.
 pub(crate) fn remove_abort(root: &Path) -> Result<(), FileError> {
     let path = root.join("abort");
-    match fs::remove_file(&path) {
+    match disk::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::at("delete", &path)(error)),
         _ => Ok(()),
     }

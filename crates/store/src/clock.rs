@@ -4,5 +4,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> i64 {
+    #[cfg(feature = "simulation")]
+    if let Some(now) = crate::simulation::now_ms() {
+        return now;
+    }
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }

@@ -6,12 +6,13 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
+use crate::disk;
 use crate::error::FileError;
 
 const FILE: &str = "deletedTopics";
@@ -60,8 +61,10 @@ impl DeletedTopics {
     pub(crate) fn add(&self, names: &[&str], physical_offset: u64) -> Result<(), FileError> {
         let mut topics = self.topics.write();
         let lines: String = names.iter().map(|name| format!("{physical_offset} {name}\n")).collect();
-        let append =
-            || File::options().append(true).create(true).open(&self.path)?.write_all(lines.as_bytes());
+        let append = || {
+            let file = disk::open_or_create(&self.path)?;
+            disk::write_all_at(&file, lines.as_bytes(), file.metadata()?.len())
+        };
         append().map_err(FileError::at("write", &self.path))?;
         for name in names {
             topics.insert((*name).to_owned(), physical_offset);
@@ -73,8 +76,8 @@ impl DeletedTopics {
     /// Forces the entries to the disk.
     pub(crate) fn sync(&self) -> Result<(), FileError> {
         let sync = || -> io::Result<()> {
-            File::open(&self.path)?.sync_all()?;
-            self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+            disk::sync_all(&File::open(&self.path)?)?;
+            self.path.parent().map_or(Ok(()), disk::sync_directory)
         };
         sync().map_err(FileError::at("flush", &self.path))
     }
@@ -96,11 +99,11 @@ impl DeletedTopics {
             for (topic, below) in topics {
                 text.push_str(&format!("{below} {topic}\n"));
             }
-            let mut file = File::create(&temporary)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&temporary, &self.path)?;
-            self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+            let file = disk::create_empty(&temporary)?;
+            disk::write_all_at(&file, text.as_bytes(), 0)?;
+            disk::sync_all(&file)?;
+            disk::rename(&temporary, &self.path)?;
+            self.path.parent().map_or(Ok(()), disk::sync_directory)
         };
         write().map_err(FileError::at("write", &self.path))
     }

@@ -38,7 +38,8 @@
 //! # Where to read
 //!
 //! [`Store`] (what there is to call), then `commit_log` (the append), `dispatch`, `queue/consume_queue` (tail in memory, rest in
-//! files), `rebuild` (recovery). `mapped` is the only module with `unsafe` code. `background` lists the threads.
+//! files), `rebuild` (recovery). `mapped` is the only module with `unsafe` code, `disk` the only one that changes
+//! files. `background` lists the threads.
 //!
 //! This crate knows nothing of the network, of request codes, of topics' settings, nor of any async runtime.
 
@@ -48,6 +49,7 @@ mod checkpoint;
 mod clock;
 mod commit_log;
 mod deleted;
+mod disk;
 mod dispatch;
 mod error;
 mod index;
@@ -65,6 +67,8 @@ mod recovery;
 mod retention;
 mod scan;
 mod shared;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod stats;
 mod store;
 mod waterline;

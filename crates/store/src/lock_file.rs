@@ -1,11 +1,12 @@
 //! The lock file: one process per store (`docs/spec/02-store.md` §9.3).
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 
+use crate::disk;
 use crate::error::{FileError, OpenError};
 
 /// Held as long as the store is open; the operating system gives it back when the process ends, however it ends.
@@ -17,15 +18,9 @@ pub(crate) struct StoreLock {
 impl StoreLock {
     /// Takes the lock before anything else in the store is looked at.
     pub(crate) fn take(root: &Path) -> Result<StoreLock, OpenError> {
-        fs::create_dir_all(root).map_err(FileError::at("create", root))?;
+        disk::create_dir_all(root).map_err(FileError::at("create", root))?;
         let path = root.join("lock");
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(FileError::at("open", &path))?;
+        let file = disk::open_or_create(&path).map_err(FileError::at("open", &path))?;
         let locked = || OpenError::Locked { root: root.to_path_buf() };
         // A record lock excludes the Java broker, which takes the same kind. It does not exclude this very process; the
         // other kind, which belongs to the open file, does.
@@ -40,8 +35,7 @@ impl StoreLock {
             Err(error) => return Err(FileError::at("lock", &path)(error.into()).into()),
         }
         if file.metadata().map_err(FileError::at("stat", &path))?.len() != 4 {
-            use std::os::unix::fs::FileExt;
-            file.write_all_at(b"lock", 0).map_err(FileError::at("write", &path))?;
+            disk::write_all_at(&file, b"lock", 0).map_err(FileError::at("write", &path))?;
         }
         Ok(StoreLock { file })
     }
@@ -65,6 +59,6 @@ mod tests {
         assert!(matches!(StoreLock::take(root.path()), Err(OpenError::Locked { .. })));
         drop(first);
         StoreLock::take(root.path()).unwrap();
-        assert_eq!(fs::read(root.path().join("lock")).unwrap(), b"lock");
+        assert_eq!(std::fs::read(root.path().join("lock")).unwrap(), b"lock");
     }
 }

@@ -168,7 +168,9 @@ impl MappedFile {
         let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
             | libc::SYNC_FILE_RANGE_WRITE
             | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-        self.sync_range(position, len, flags)
+        self.sync_range(position, len, flags)?;
+        crate::disk::wrote_back(&self.file, position, len);
+        Ok(())
     }
 
     fn sync_range(&self, position: u32, len: u32, flags: libc::c_uint) -> io::Result<()> {
@@ -199,7 +201,7 @@ impl MappedFile {
 
     /// Forces everything that was written to the device.
     pub(crate) fn flush(&self) -> io::Result<()> {
-        rustix::fs::fdatasync(&self.file).map_err(io::Error::from)
+        crate::disk::sync_data(&self.file)
     }
 
     /// Tells the kernel that the range will be read in order soon.

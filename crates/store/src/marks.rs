@@ -7,13 +7,13 @@
 //! * `ferromq.queues`: [`QueueList`], the offsets of every queue as of some moment: shows that queue files are missing.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ferromq_protocol::message::crc32;
 
 use crate::deleted::DeletedTopics;
+use crate::disk;
 use crate::error::FileError;
 
 const SLOT: usize = 512;
@@ -114,13 +114,7 @@ impl MarksFile {
     /// Opens the file and reads the newest marks that are whole.
     pub(crate) fn open(root: &Path) -> Result<(MarksFile, Option<Marks>), FileError> {
         let path = root.join("ferromq.marks");
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(FileError::at("open", &path))?;
+        let file = disk::open_or_create(&path).map_err(FileError::at("open", &path))?;
         let bytes = fs::read(&path).map_err(FileError::at("read", &path))?;
         let marks = bytes.chunks(SLOT).filter_map(Marks::decode).max_by_key(|marks| marks.sequence);
         let sequence = marks.as_ref().map_or(0, |marks| marks.sequence);
@@ -132,9 +126,9 @@ impl MarksFile {
         self.sequence += 1;
         marks.sequence = self.sequence;
         let at = self.sequence % 2 * SLOT as u64;
-        self.file.write_all_at(&marks.encode(), at).map_err(FileError::at("write", &self.path))?;
+        disk::write_all_at(&self.file, &marks.encode(), at).map_err(FileError::at("write", &self.path))?;
         if sync {
-            self.file.sync_data().map_err(FileError::at("flush", &self.path))?;
+            disk::sync_data(&self.file).map_err(FileError::at("flush", &self.path))?;
         }
         Ok(())
     }
@@ -142,6 +136,10 @@ impl MarksFile {
 
 /// An identification of the machine's present boot; empty if there is none.
 pub(crate) fn boot_id() -> String {
+    #[cfg(feature = "simulation")]
+    if let Some(boot) = crate::simulation::boot_id() {
+        return boot;
+    }
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
@@ -212,10 +210,10 @@ impl QueueList {
         text.push_str(&format!("crc {:08x}\n", crc32(text.as_bytes())));
         let write = || -> io::Result<()> {
             let temporary = root.join("ferromq.queues.tmp");
-            let mut file = File::create(&temporary)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&temporary, &path)
+            let file = disk::create_empty(&temporary)?;
+            disk::write_all_at(&file, text.as_bytes(), 0)?;
+            disk::sync_all(&file)?;
+            disk::rename(&temporary, &path)
         };
         write().map_err(FileError::at("write", &path))
     }

@@ -1,10 +1,11 @@
 //! Opening a store: take the lock, load, recover ([`crate::rebuild`]), make the log ready for appends.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::sync::Arc;
 
 use crate::checkpoint::{Checkpoint, read_abort};
 use crate::deleted::DeletedTopics;
+use crate::disk;
 use crate::error::{FileError, OpenError};
 use crate::index::KeyIndex;
 use crate::lock_file::StoreLock;
@@ -40,7 +41,7 @@ pub(crate) fn open(options: &StoreOptions) -> Result<Opened, OpenError> {
     let log_directory = options.commit_log_directory();
     let queue_directory = root.join("consumequeue");
     for directory in [&log_directory, &queue_directory] {
-        fs::create_dir_all(directory).map_err(FileError::at("create", directory))?;
+        disk::create_dir_all(directory).map_err(FileError::at("create", directory))?;
     }
     let abort = read_abort(root)?;
     let checkpoint = Checkpoint::open(root)?;
@@ -176,7 +177,7 @@ fn load_segments(options: &StoreOptions) -> Result<(Vec<Arc<Segment>>, bool), Op
     let tail_is_hurt = files.last().is_some_and(|last| last.len < u64::from(size));
     while let Some(last) = files.last().filter(|last| last.len == 0) {
         tracing::warn!(file = %last.path.display(), "empty last log file removed");
-        fs::remove_file(&last.path).map_err(FileError::at("delete", &last.path))?;
+        disk::remove_file(&last.path).map_err(FileError::at("delete", &last.path))?;
         files.pop();
     }
     let mut segments = Vec::new();
@@ -188,7 +189,7 @@ fn load_segments(options: &StoreOptions) -> Result<(Vec<Arc<Segment>>, bool), Op
             .map_err(FileError::at("open", &file.path))?;
         if file.len < u64::from(size) {
             tracing::warn!(file = %file.path.display(), len = file.len, expected = size, "log file is too short: extended with zeros");
-            opened.set_len(u64::from(size)).map_err(FileError::at("extend", &file.path))?;
+            disk::set_len(&opened, u64::from(size)).map_err(FileError::at("extend", &file.path))?;
         }
         let mapped = MappedFile::map(&file.path, opened, size).map_err(FileError::at("map", &file.path))?;
         segments.push(Arc::new(Segment::new(file.base, mapped)));

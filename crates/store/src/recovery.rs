@@ -4,7 +4,6 @@
 //! whole costs only itself: the scan searches for the next record that proves itself. Only behind the last whole record the log
 //! is cut, and erased, so that nothing of it can ever come back.
 
-use std::fs;
 use std::io;
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use memchr::memmem;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 
 use crate::commit_log::{Entry, entry_at};
+use crate::disk;
 use crate::error::FileError;
 use crate::log::{MappedLog, Segment};
 
@@ -186,7 +186,7 @@ pub(crate) fn cut(segments: Vec<Arc<Segment>>, end: u64) -> Result<Vec<Arc<Segme
     let mut kept = Vec::new();
     for segment in segments {
         if segment.base() >= end && !(kept.is_empty() && segment.base() == end) {
-            fs::remove_file(segment.path()).map_err(FileError::at("delete", segment.path()))?;
+            disk::remove_file(segment.path()).map_err(FileError::at("delete", segment.path()))?;
             continue;
         }
         if end < segment.end()
@@ -200,7 +200,6 @@ pub(crate) fn cut(segments: Vec<Arc<Segment>>, end: u64) -> Result<Vec<Arc<Segme
 }
 
 fn zero(segment: &Segment, from: u64) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
     let file = segment.mapped().file();
     let (at, len) = (from - segment.base(), segment.end() - from);
     if fallocate(file, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, at, len).is_err() {
@@ -208,11 +207,11 @@ fn zero(segment: &Segment, from: u64) -> io::Result<()> {
         let mut done = 0;
         while done < len {
             let part = zeros.len().min((len - done) as usize);
-            file.write_all_at(&zeros[..part], at + done)?;
+            disk::write_all_at(file, &zeros[..part], at + done)?;
             done += part as u64;
         }
     }
-    file.sync_data()
+    disk::sync_data(file)
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ use crate::waterline::Waterline;
 /// Dropping it without [`shutdown`](Self::shutdown) ends its threads and leaves the files as a crash of the process would.
 #[derive(Debug)]
 pub struct Store {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     is_shut_down: AtomicBool,
 }
@@ -41,6 +41,14 @@ pub struct Store {
 impl Store {
     /// Takes the lock, loads, recovers, and starts the background threads.
     pub fn open(options: StoreOptions) -> Result<Arc<Store>, OpenError> {
+        Store::open_with(options, background::start)
+    }
+
+    /// As [`open`](Self::open), with `start` to start the threads.
+    pub(crate) fn open_with(
+        options: StoreOptions,
+        start: impl FnOnce(&Arc<Shared>) -> Result<Vec<JoinHandle<()>>, FileError>,
+    ) -> Result<Arc<Store>, OpenError> {
         let opened = open(&options)?;
         let demand = match options.flush_disk_type {
             FlushDiskType::AsyncFlush => Demand::Write,
@@ -96,7 +104,7 @@ impl Store {
             options,
             lock: Mutex::new(Some(opened.lock)),
         });
-        let threads = Mutex::new(background::start(&shared)?);
+        let threads = Mutex::new(start(&shared)?);
         Ok(Arc::new(Store { shared, threads, is_shut_down: AtomicBool::new(false) }))
     }
 

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::disk;
 use crate::log::reserve_blocks;
 use crate::mapped::MappedFile;
 
@@ -51,9 +52,9 @@ impl IndexFile {
         end_timestamp: i64,
         end_offset: u64,
     ) -> io::Result<Self> {
-        let file = File::options().read(true).write(true).create_new(true).open(path)?;
+        let file = disk::create_new(path)?;
         if let Err(error) = reserve_blocks(&file, 0, u64::from(Self::size(slots, units)?)) {
-            let _ = std::fs::remove_file(path);
+            let _ = disk::remove_file(path);
             return Err(error);
         }
         let file =

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use ferromq_protocol::message::{java_string_hash, java_string_hash_onto};
 use parking_lot::RwLock;
 
+use crate::disk;
 use crate::error::FileError;
 use file::IndexFile;
 
@@ -37,7 +38,7 @@ impl KeyIndex {
     /// log will be indexed again from there.
     pub(crate) fn load(directory: PathBuf, slots: u32, units: u32) -> Result<KeyIndex, FileError> {
         IndexFile::size(slots, units).map_err(FileError::at("size", &directory))?;
-        fs::create_dir_all(&directory).map_err(FileError::at("create", &directory))?;
+        disk::create_dir_all(&directory).map_err(FileError::at("create", &directory))?;
         let mut paths = Vec::new();
         for entry in fs::read_dir(&directory).map_err(FileError::at("list", &directory))? {
             let path = entry.map_err(FileError::at("list", &directory))?.path();
@@ -68,7 +69,7 @@ impl KeyIndex {
         if let Some((at, reason)) = broken {
             tracing::warn!(file = %paths[at].display(), reason, newer_files = paths.len() - at - 1, "index file dropped, its keys are indexed again");
             for path in &paths[at..] {
-                fs::remove_file(path).map_err(FileError::at("delete", path))?;
+                disk::remove_file(path).map_err(FileError::at("delete", path))?;
             }
         }
         if let Some(last) = files.last() {
@@ -118,7 +119,7 @@ impl KeyIndex {
                 continue;
             }
             first.get_or_insert(file.begin_offset());
-            fs::remove_file(file.path()).map_err(FileError::at("delete", &file.path()))?;
+            disk::remove_file(&file.path()).map_err(FileError::at("delete", &file.path()))?;
         }
         *files = kept;
         Ok(first)
@@ -228,7 +229,7 @@ impl KeyIndex {
         let mut deleted = 0;
         while files.len() > 1 && files[0].end_offset() < log_min {
             let file = files.remove(0);
-            fs::remove_file(file.path()).map_err(FileError::at("delete", &file.path()))?;
+            disk::remove_file(&file.path()).map_err(FileError::at("delete", &file.path()))?;
             deleted += 1;
         }
         Ok(deleted)

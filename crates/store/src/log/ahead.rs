@@ -164,6 +164,18 @@ impl Ahead {
         self.ready.notify_all();
     }
 
+    /// Creates the next file, if it is wanted and not there.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn create_wanted(&self) {
+        let wanted = {
+            let state = self.state.lock();
+            state.wanted.filter(|_| state.next.is_none())
+        };
+        if let Some(base) = wanted {
+            self.create(base);
+        }
+    }
+
     /// The file that was prepared and not taken.
     pub(crate) fn take_unused(&self) -> Option<Arc<Segment>> {
         self.state.lock().next.take()

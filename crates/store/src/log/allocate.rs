@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
+use crate::disk;
+
 /// Gives `file` blocks for `from..to` and at least that length. What was there stays; what was not reads as zeros.
 pub(crate) fn reserve_blocks(file: &File, from: u64, to: u64) -> io::Result<()> {
     if from >= to {
@@ -23,14 +25,14 @@ pub(crate) fn reserve_blocks(file: &File, from: u64, to: u64) -> io::Result<()> 
 fn write_zeros_into_holes(file: &File, from: u64, to: u64) -> io::Result<()> {
     const BLOCK: usize = 64 << 10;
     if file.metadata()?.len() < to {
-        file.set_len(to)?;
+        disk::set_len(file, to)?;
     }
     let mut block = vec![0u8; BLOCK];
     let mut at = from;
     while at < to {
         let len = BLOCK.min((to - at) as usize);
         file.read_exact_at(&mut block[..len], at)?;
-        file.write_all_at(&block[..len], at)?;
+        disk::write_all_at(file, &block[..len], at)?;
         at += len as u64;
     }
     Ok(())

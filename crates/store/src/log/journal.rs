@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 
+use crate::disk;
 use crate::error::FileError;
 
 /// Makes what the file system noted about files durable, without writing any of their pages.
@@ -39,7 +40,8 @@ impl Journal {
         // A change of the directory's own comes behind all others; forcing it forces them.
         let committed =
             rustix::fs::futimens(&self.directory, &Timestamps { last_access: now, last_modification: now })
-                .and_then(|()| rustix::fs::fsync(&self.directory));
-        committed.map_err(io::Error::from).map_err(FileError::at("flush", &self.path))
+                .map_err(io::Error::from)
+                .and_then(|()| disk::commit_journal(&self.directory));
+        committed.map_err(FileError::at("flush", &self.path))
     }
 }

@@ -1,6 +1,6 @@
 //! The row of log files.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::{Segment, file_name, parse_file_name, reserve_blocks};
+use crate::disk;
 use crate::error::FileError;
 use crate::mapped::MappedFile;
 
@@ -57,13 +58,13 @@ impl MappedLog {
     /// prepared before a restart, and recovery has made sure that it holds nothing.
     pub(crate) fn create(directory: &Path, base: u64, size: u32) -> io::Result<Arc<Segment>> {
         let path = directory.join(file_name(base));
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+        let file = disk::open_or_create(&path)?;
         if let Err(error) = reserve_blocks(&file, 0, u64::from(size)) {
             // Half a file would only take the space that is missing.
-            let _ = fs::remove_file(&path);
+            let _ = disk::remove_file(&path);
             return Err(error);
         }
-        File::open(directory)?.sync_all()?;
+        disk::sync_directory(directory)?;
         Ok(Arc::new(Segment::new(base, MappedFile::map(&path, file, size)?)))
     }
 

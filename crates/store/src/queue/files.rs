@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::unit::{UNIT, Unit};
+use crate::disk;
 use crate::log::{file_name, parse_file_name};
 
 /// Most files kept open. Beyond that the one opened first is closed.
@@ -114,19 +115,19 @@ impl QueueFiles {
             Some(file) => file,
             None => self.create(queue, number, at)?,
         };
-        file.write_all_at(units, at)?;
+        disk::write_all_at(&file, units, at)?;
         Ok(file)
     }
 
     fn create(&self, queue: QueueName<'_>, number: u64, blank_until: u64) -> io::Result<Arc<File>> {
         let path = self.path(queue, number);
         if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory)?;
+            disk::create_dir_all(directory)?;
         }
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
-        file.set_len(self.file_bytes())?;
+        let file = disk::open_or_create(&path)?;
+        disk::set_len(&file, self.file_bytes())?;
         if blank_until > 0 {
-            file.write_all_at(&Unit::PRE_BLANK.encode().repeat(blank_until as usize / UNIT), 0)?;
+            disk::write_all_at(&file, &Unit::PRE_BLANK.encode().repeat(blank_until as usize / UNIT), 0)?;
         }
         Ok(self.keep((queue.number, number), file))
     }
@@ -189,7 +190,7 @@ impl QueueFiles {
             let len = entry.metadata()?.len();
             if len != self.file_bytes() {
                 tracing::warn!(file = %entry.path().display(), len, expected = self.file_bytes(), "length corrected");
-                File::options().write(true).open(entry.path())?.set_len(self.file_bytes())?;
+                disk::set_len(&File::options().write(true).open(entry.path())?, self.file_bytes())?;
             }
             numbers.push(offset / self.file_bytes());
         }
@@ -207,7 +208,7 @@ impl QueueFiles {
         self.forget(queue.number, &which);
         let mut deleted = 0;
         for number in numbers.iter().filter(|number| which(**number)) {
-            match fs::remove_file(self.path(queue, *number)) {
+            match disk::remove_file(&self.path(queue, *number)) {
                 Ok(()) => deleted += 1,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -221,15 +222,15 @@ impl QueueFiles {
         let (number, at) = self.place(from);
         if let Some(file) = self.file(queue, number)? {
             // Cut and extended: what comes back reads as zeros.
-            file.set_len(at)?;
-            file.set_len(self.file_bytes())?;
+            disk::set_len(&file, at)?;
+            disk::set_len(&file, self.file_bytes())?;
         }
         Ok(())
     }
 
     /// Removes the directories of a topic with everything in them.
     pub(crate) fn delete_topic(&self, topic: &str) -> io::Result<()> {
-        match fs::remove_dir_all(self.topic_directory(topic)) {
+        match disk::remove_dir_all(&self.topic_directory(topic)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }

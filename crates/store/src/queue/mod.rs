@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::disk;
 pub(crate) use consume_queue::Pushed;
 pub use consume_queue::{ConsumeQueue, QueueWatch};
 use files::QueueFiles;
@@ -226,13 +227,11 @@ impl ConsumeQueues {
     pub(crate) fn sync(&self) -> io::Result<()> {
         let Unsynced { files, too_many } = std::mem::take(&mut *self.writing.lock());
         if too_many {
-            let directory = File::open(self.files.directory())?;
-            rustix::fs::syncfs(&directory)?;
-            return Ok(());
+            return disk::sync_file_system(self.files.directory());
         }
         for file in files {
             // Also the length and the directory entry of a new file.
-            file.sync_all()?;
+            disk::sync_all(&file)?;
         }
         Ok(())
     }
