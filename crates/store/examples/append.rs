@@ -1,5 +1,5 @@
 //! How fast the store appends: records per second for 128-byte and 1-KiB bodies, beside what the machine needs at least for the
-//! same work (CRC of the body, two copies in memory that is there). CPU is that of the whole process per record: appending,
+//! same work (CRC of the body, one copy into memory that is there). CPU is that of the whole process per record: appending,
 //! dispatching, indexing, faulting pages in, flushing.
 //!
 //! `cargo run --release -p ferromq-store --example append [directory [part of a row's name]]`
@@ -12,6 +12,8 @@ use ferromq_protocol::message::{RecordFields, crc32, properties};
 use ferromq_store::{FlushDiskType, Store, StoreOptions};
 
 const SECONDS: u64 = 3;
+/// What is appended to files that were warmed before.
+const WARMED_BYTES: u64 = 768 << 20;
 
 struct Load {
     body: Vec<u8>,
@@ -19,6 +21,16 @@ struct Load {
     batch: usize,
     threads: usize,
     queues: i32,
+    until: Until,
+}
+
+/// When a load ends.
+#[derive(Clone, Copy, PartialEq)]
+enum Until {
+    /// After [`SECONDS`]; includes bringing in memory for the log, and the disk.
+    Time,
+    /// After [`WARMED_BYTES`], into files that were faulted in before (`warmMapedFileEnable`).
+    Warmed,
 }
 
 fn main() {
@@ -28,13 +40,17 @@ fn main() {
         "{:<46} {:>11} {:>11} {:>10} {:>10} {:>9}",
         "", "records/s", "floor/s", "% of floor", "CPU ns", "p99.9 us"
     );
-    for (name, body, batch, threads, queues) in [
-        ("128 B, batches of 32, 1 thread, 8 queues", 128, 32, 1, 8),
-        ("128 B, batches of 32, 2 threads, 8 queues", 128, 32, 2, 8),
-        ("128 B, one at a time, 1 thread, 8 queues", 128, 1, 1, 8),
-        ("128 B, batches of 32, 1 thread, 100000 queues", 128, 32, 1, 100_000),
-        ("1 KiB, batches of 32, 1 thread, 8 queues", 1024, 32, 1, 8),
-        ("1 KiB, batches of 32, 2 threads, 8 queues", 1024, 32, 2, 8),
+    let (time, warmed) = (Until::Time, Until::Warmed);
+    for (name, body, batch, threads, queues, until) in [
+        ("128 B, batches of 32, 1 thread, 8 queues", 128, 32, 1, 8, time),
+        ("128 B, batches of 32, 2 threads, 8 queues", 128, 32, 2, 8, time),
+        ("128 B, one at a time, 1 thread, 8 queues", 128, 1, 1, 8, time),
+        ("128 B, batches of 32, 1 thread, 100000 queues", 128, 32, 1, 100_000, time),
+        ("1 KiB, batches of 32, 1 thread, 8 queues", 1024, 32, 1, 8, time),
+        ("1 KiB, batches of 32, 2 threads, 8 queues", 1024, 32, 2, 8, time),
+        ("1 KiB, batches of 32, 1 thread, warmed", 1024, 32, 1, 8, warmed),
+        ("1 KiB, batches of 32, 2 threads, warmed", 1024, 32, 2, 8, warmed),
+        ("1 KiB, batches of 32, 4 threads, warmed", 1024, 32, 4, 8, warmed),
     ] {
         if !name.contains(&only) {
             continue;
@@ -48,9 +64,9 @@ fn main() {
         ] {
             properties::append(&mut list, name, value);
         }
-        let load = Load { body: vec![b'x'; body], properties: list, batch, threads, queues };
+        let load = Load { body: vec![b'x'; body], properties: list, batch, threads, queues, until };
         let directory = base.join(format!("ferromq-append-{}", std::process::id()));
-        let floor = floor(&load) * threads as f64;
+        let floor = floor(&load);
         let (rate, cpu, tail) = append(&load, &directory, FlushDiskType::AsyncFlush);
         println!(
             "{name:<46} {rate:>11.0} {floor:>11.0} {:>10.0} {cpu:>10.0} {tail:>9}",
@@ -64,7 +80,8 @@ fn main() {
         if !name.contains(&only) {
             continue;
         }
-        let load = Load { body: vec![b'x'; 128], properties: Vec::new(), batch, threads, queues: 8 };
+        let load =
+            Load { body: vec![b'x'; 128], properties: Vec::new(), batch, threads, queues: 8, until: time };
         let directory = base.join(format!("ferromq-append-{}", std::process::id()));
         let (rate, cpu, tail) = append(&load, &directory, FlushDiskType::SyncFlush);
         println!("{name:<46} {rate:>11.0} {:>11} {:>10} {cpu:>10.0} {tail:>9}", "", "");
@@ -72,32 +89,34 @@ fn main() {
     }
 }
 
-/// Records per second when each costs only the CRC of its body and two copies of its bytes (into a scratch, into the log).
+/// Records per second when each costs only the CRC of its body and one copy of its bytes into memory that is there.
 fn floor(load: &Load) -> f64 {
     let record = vec![1u8; 91 + 5 + load.body.len() + load.properties.len()];
-    let mut log = vec![1u8; 256 << 20];
-    let mut scratch = vec![1u8; record.len() * load.batch];
-    let (mut position, mut count, begun) = (0, 0u64, Instant::now());
-    while begun.elapsed() < Duration::from_secs(1) {
-        for slot in scratch.chunks_mut(record.len()) {
-            std::hint::black_box(crc32(&load.body));
-            slot.copy_from_slice(&record);
+    let share = WARMED_BYTES as usize / load.threads / record.len() * record.len();
+    let mut log = vec![1u8; share * load.threads];
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for part in log.chunks_mut(share) {
+            scope.spawn(|| {
+                for slot in part.chunks_mut(record.len()) {
+                    std::hint::black_box(crc32(std::hint::black_box(&load.body)));
+                    slot.copy_from_slice(std::hint::black_box(&record));
+                }
+            });
         }
-        if position + scratch.len() > log.len() {
-            position = 0;
-        }
-        log[position..position + scratch.len()].copy_from_slice(&scratch);
-        position += scratch.len();
-        count += load.batch as u64;
-        std::hint::black_box(&log);
-    }
-    count as f64 / begun.elapsed().as_secs_f64()
+    });
+    (log.len() / record.len()) as f64 / begun.elapsed().as_secs_f64()
 }
 
 fn append(load: &Load, directory: &std::path::Path, flush_disk_type: FlushDiskType) -> (f64, f64, u128) {
     let opened = Instant::now();
-    let store = Store::open(StoreOptions { flush_disk_type, ..StoreOptions::new(directory) })
-        .expect("the store opens");
+    let warm_whole_files = load.until == Until::Warmed;
+    let store =
+        Store::open(StoreOptions { flush_disk_type, warm_whole_files, ..StoreOptions::new(directory) })
+            .expect("the store opens");
+    while warm_whole_files && store.stats().log_warmed_offset < 2 << 30 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     if load.batch == 1 && load.threads == 1 {
         eprintln!("opened in {:?}", opened.elapsed());
     }
@@ -149,7 +168,12 @@ fn produce(load: &Load, store: &Arc<Store>, thread: i32, begun: Instant) -> (u64
     let mut batch = store.new_batch();
     let (mut count, mut times) = (0u64, Vec::new());
     let mut next = thread as usize;
-    while begun.elapsed() < Duration::from_secs(SECONDS) {
+    let share = WARMED_BYTES / load.threads as u64;
+    let mut bytes = 0;
+    while match load.until {
+        Until::Time => begun.elapsed() < Duration::from_secs(SECONDS),
+        Until::Warmed => bytes < share,
+    } {
         let start = Instant::now();
         for _ in 0..load.batch {
             let queue = &queues[next % queues.len()];
@@ -174,6 +198,7 @@ fn produce(load: &Load, store: &Arc<Store>, thread: i32, begun: Instant) -> (u64
             assert!(store.flushed().wait_blocking(end, Duration::from_secs(10)), "flush in time");
         }
         count += batch.len() as u64;
+        bytes += batch.bytes() as u64;
         batch.clear();
         times.push(start.elapsed().as_micros());
     }

@@ -136,6 +136,21 @@ impl MappedFile {
         }
     }
 
+    /// Keeps the pages of the file in memory, those that are there and those that will be.
+    pub(crate) fn lock(&self) -> io::Result<()> {
+        // SAFETY: exactly the mapping, which lives as long as `self`; locking changes no memory.
+        let result =
+            unsafe { libc::mlock2(self.map.as_ptr().cast(), self.map.len(), libc::MLOCK_ONFAULT as _) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Undoes [`lock`](Self::lock).
+    pub(crate) fn unlock(&self) {
+        // Fails only where nothing is mapped.
+        // SAFETY: as in `lock`.
+        unsafe { libc::munlock(self.map.as_ptr().cast(), self.map.len()) };
+    }
+
     /// Whether every page of `position..position + len` is in memory.
     pub(crate) fn is_resident(&self, position: u32, len: u32) -> bool {
         const PAGES_PER_CALL: usize = 256;

@@ -75,8 +75,11 @@ pub struct StoreOptions {
     pub access_message_in_memory_max_ratio: u8,
     /// `maxFilterMessageSize` (16000): bytes of queue units that one pull scans.
     pub max_filter_message_size: usize,
-    /// Bytes ahead of the write position that are kept faulted in.
+    /// Most bytes ahead of the write position that are kept faulted in.
     pub warm_window: u32,
+    /// `warmMapedFileEnable` (false): instead of a window, all of the log file that is written to and of the next one is faulted in
+    /// and locked into memory.
+    pub warm_whole_files: bool,
     /// Where the share of used disk space comes from; tests put their own in.
     pub disk_usage: DiskUsageSource,
 }
@@ -131,6 +134,7 @@ impl StoreOptions {
             access_message_in_memory_max_ratio: 40,
             max_filter_message_size: 16_000,
             warm_window: 16 << 20,
+            warm_whole_files: false,
             disk_usage: DiskUsageSource::FileSystem,
         }
     }

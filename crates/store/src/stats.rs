@@ -33,6 +33,8 @@ pub struct StoreStats {
     pub log_min_offset: u64,
     /// End of the log.
     pub log_max_offset: u64,
+    /// How far the log's pages are faulted in for the next appends.
+    pub log_warmed_offset: u64,
     /// Bytes appended and not yet on the disk (`remainHowManyDataToFlush`).
     pub flush_behind_bytes: u64,
     /// Bytes confirmed and not yet dispatched (`dispatchBehindBytes`).

@@ -15,7 +15,7 @@ use crate::clock::now_ms;
 use crate::commit_log::CommitLog;
 use crate::dispatch::{ArrivalListener, DispatchBell, Dispatcher, Projector};
 use crate::error::{AppendError, DiskFull, FileError, OpenError, ReadError};
-use crate::log::{Ahead, Demand, RecordSlice};
+use crate::log::{Ahead, Demand, RecordSlice, Warmth};
 use crate::lookup::{self, KeyQuery};
 use crate::open::open;
 use crate::options::{FlushDiskType, StoreOptions};
@@ -54,12 +54,11 @@ impl Store {
             FlushDiskType::AsyncFlush => Demand::Write,
             FlushDiskType::SyncFlush => Demand::Read,
         };
-        let ahead = Ahead::new(
-            options.commit_log_directory(),
-            options.commit_log_file_size,
-            options.warm_window,
-            demand,
-        );
+        let warmth = match options.warm_whole_files {
+            true => Warmth::WholeFiles,
+            false => Warmth::Window(options.warm_window),
+        };
+        let ahead = Ahead::new(options.commit_log_directory(), options.commit_log_file_size, warmth, demand);
         let log = CommitLog::new(opened.log, ahead, opened.active, opened.log_end, opened.last_timestamp);
         let projector = Projector::new(
             Arc::clone(&opened.queues),
@@ -475,6 +474,7 @@ impl Store {
         StoreStats {
             log_min_offset: self.min_offset(),
             log_max_offset: appended,
+            log_warmed_offset: shared.log.ahead.warmed(),
             flush_behind_bytes: appended.saturating_sub(shared.log.flushed.get()),
             dispatch_behind_bytes: shared.confirmed().get().saturating_sub(shared.dispatched.get()),
             append_lock_held_ms: shared.log.locked_for_ms(),

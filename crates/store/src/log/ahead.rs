@@ -1,5 +1,6 @@
 //! The thread that works ahead of the appenders: creates and maps the next log file, and faults in the pages that the next
-//! appends will touch.
+//! appends will touch. Normally that is a window that grows and shrinks with the traffic; with `warmMapedFileEnable` it is
+//! all of the present file and of the next one, locked into memory.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,6 +21,8 @@ const STEPS: u64 = 16;
 /// From this window on (tens of megabytes a second), pages are brought in as many at once as the system likes: that takes
 /// less time for each page, but keeps a core for many milliseconds at a stretch.
 const BULK_WINDOW: u64 = 8 << 20;
+/// Pages are brought in so many bytes at a time; in between the thread looks whether it should end.
+const POPULATED_AT_ONCE: u64 = 4 << 20;
 /// Steps that follow each other quicker than this ask for a larger window, slower than that for a smaller one. The window
 /// then lasts for a fraction of a second, which is as long as this thread may be kept from its work.
 const STEP_SHORT: Duration = Duration::from_millis(12);
@@ -39,13 +42,24 @@ pub(crate) enum Demand {
     Read,
 }
 
+/// Which pages are kept faulted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Warmth {
+    /// A window behind the log's end, of at most so many bytes.
+    Window(u32),
+    /// The file that is written to and the next one, all of them, locked into memory.
+    WholeFiles,
+}
+
 /// Shared between the appenders and the thread.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     directory: PathBuf,
     file_size: u32,
-    window_max: u64,
+    warmth: Warmth,
     demand: Demand,
+    /// Pages below this offset of the log were faulted in.
+    warmed: AtomicU64,
     /// An append that ends at or behind this offset calls [`Ahead::poke`].
     poke_at: AtomicU64,
     state: Mutex<State>,
@@ -74,12 +88,13 @@ struct Failure {
 }
 
 impl Ahead {
-    pub(crate) fn new(directory: PathBuf, file_size: u32, window_max: u32, demand: Demand) -> Self {
+    pub(crate) fn new(directory: PathBuf, file_size: u32, warmth: Warmth, demand: Demand) -> Self {
         Ahead {
             directory,
             file_size,
-            window_max: u64::from(window_max).max(WINDOW_MIN),
+            warmth,
             demand,
+            warmed: AtomicU64::new(0),
             poke_at: AtomicU64::new(u64::MAX),
             state: Mutex::new(State {
                 wanted: None,
@@ -158,6 +173,11 @@ impl Ahead {
         self.state.lock().failure.as_ref().map(|failure| failure.error.clone())
     }
 
+    /// How far the pages of the log are faulted in.
+    pub(crate) fn warmed(&self) -> u64 {
+        self.warmed.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
         self.work.notify_all();
@@ -183,7 +203,11 @@ impl Ahead {
 
     /// The thread's loop. `write_position` tells the log's end.
     pub(crate) fn run(&self, write_position: impl Fn() -> u64) {
-        let mut window = WINDOW_MIN;
+        let (window_min, window_max) = match self.warmth {
+            Warmth::Window(max) => (WINDOW_MIN, u64::from(max).max(WINDOW_MIN)),
+            Warmth::WholeFiles => (u64::from(self.file_size), u64::from(self.file_size)),
+        };
+        let mut window = window_min;
         // The file that is worked ahead in, and whether in bulk.
         let mut followed: Option<(Arc<Segment>, bool)> = None;
         let mut last_poke = Instant::now();
@@ -218,8 +242,8 @@ impl Ahead {
                     drop(state);
                     let now = Instant::now();
                     window = match now - last_poke {
-                        pause if pause < STEP_SHORT => (window * 2).min(self.window_max),
-                        pause if pause > STEP_LONG => (window / 2).max(WINDOW_MIN),
+                        pause if pause < STEP_SHORT => (window * 2).min(window_max),
+                        pause if pause > STEP_LONG => (window / 2).max(window_min),
                         _ => window,
                     };
                     last_poke = now;
@@ -229,9 +253,15 @@ impl Ahead {
                             followed.as_ref().is_none_or(|(segment, _)| !Arc::ptr_eq(segment, &active));
                         if is_new && let Some((finished, _)) = followed.take() {
                             finished.mapped().expect_order(true);
+                            if self.warmth == Warmth::WholeFiles {
+                                finished.mapped().unlock();
+                            }
                         }
                         if followed.as_ref().is_none_or(|(_, in_bulk)| *in_bulk != bulk) {
                             active.mapped().expect_order(bulk);
+                            if self.warmth == Warmth::WholeFiles {
+                                self.lock_in_memory(&active);
+                            }
                             followed = Some((Arc::clone(&active), bulk));
                         }
                         self.warm(&active, write_position(), window);
@@ -246,22 +276,39 @@ impl Ahead {
     fn warm(&self, active: &Segment, position: u64, window: u64) {
         let from = position.max(active.base());
         let to = (from + window).min(active.end());
-        if from < to {
-            let (at, len) = ((from - active.base()) as u32, (to - from) as u32);
-            match self.demand {
-                Demand::Write => active.mapped().populate(at, len),
-                Demand::Read => active.mapped().populate_for_read(at, len),
-            }
-        }
+        self.populate(active, from, to);
         if to == active.end() {
             // The next file's first pages, so that crossing over costs nothing either.
-            let state = self.state.lock();
-            if let Some(next) = state.next.clone() {
-                drop(state);
-                next.mapped().populate(0, window.min(u64::from(next.size())) as u32);
+            let next = self.state.lock().next.clone();
+            if let Some(next) = next {
+                self.populate(&next, next.base(), (next.base() + window).min(next.end()));
             }
         } else {
             self.poke_at.store(from + window / STEPS, Ordering::Relaxed);
+        }
+    }
+
+    fn populate(&self, segment: &Segment, from: u64, to: u64) {
+        let mut at = from;
+        while at < to && !self.state.lock().stopping {
+            let end = (at + POPULATED_AT_ONCE).min(to);
+            let (position, len) = ((at - segment.base()) as u32, (end - at) as u32);
+            match self.demand {
+                Demand::Write => segment.mapped().populate(position, len),
+                Demand::Read => segment.mapped().populate_for_read(position, len),
+            }
+            self.warmed.fetch_max(end, Ordering::Relaxed);
+            at = end;
+        }
+    }
+
+    /// Keeps the file's pages in memory from when they are faulted in.
+    fn lock_in_memory(&self, segment: &Segment) {
+        if let Err(error) = segment.mapped().lock() {
+            tracing::warn!(
+                file = %segment.path().display(), %error,
+                "warmMapedFileEnable: can't lock the log file into memory (see `ulimit -l`); it is faulted in, but may be swapped out"
+            );
         }
     }
 
@@ -274,7 +321,12 @@ impl Ahead {
                     tracing::info!(file = %segment.path().display(), "log files can be created again");
                 }
                 segment.mapped().expect_order(false);
+                if self.warmth == Warmth::WholeFiles {
+                    self.lock_in_memory(&segment);
+                }
                 state.next = Some(segment);
+                // Its first pages may be needed at once.
+                state.poked = true;
             }
             Err(error) => {
                 if state.failure.is_none() {
@@ -299,5 +351,51 @@ impl Ahead {
         } else {
             AppendError::CreateFile(format!("in {}: {error}", self.directory.display()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: u32 = 1 << 20;
+
+    #[test]
+    fn the_next_file_is_there_and_both_are_in_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let ahead = Ahead::new(directory.path().to_owned(), FILE, Warmth::WholeFiles, Demand::Write);
+        let active = MappedLog::create(directory.path(), 0, FILE).unwrap();
+        ahead.follow(&active);
+        std::thread::scope(|scope| {
+            scope.spawn(|| ahead.run(|| 0));
+            ahead.appended(0);
+            let next = ahead.take(u64::from(FILE)).unwrap();
+            assert_eq!((next.base(), next.size()), (u64::from(FILE), FILE));
+            // Given back, as if it was not taken yet: it is warmed whether it came before or after the first step.
+            ahead.state.lock().next = Some(Arc::clone(&next));
+            ahead.poke();
+            while ahead.warmed() < next.end() {
+                std::thread::yield_now();
+            }
+            assert!(active.mapped().is_resident(0, FILE) && next.mapped().is_resident(0, FILE));
+            ahead.stop();
+        });
+    }
+
+    #[test]
+    fn a_window_ends_where_it_should() {
+        let directory = tempfile::tempdir().unwrap();
+        let ahead = Ahead::new(directory.path().to_owned(), FILE, Warmth::Window(FILE), Demand::Write);
+        let active = MappedLog::create(directory.path(), 0, FILE).unwrap();
+        active.mapped().expect_order(false);
+        ahead.warm(&active, 8192, WINDOW_MIN);
+        assert_eq!(ahead.warmed(), 8192 + WINDOW_MIN);
+        assert!(active.mapped().is_resident(8192, WINDOW_MIN as u32));
+        assert!(!active.mapped().is_resident(FILE / 2, FILE / 2), "pages far ahead are left alone");
+        assert_eq!(
+            ahead.poke_at.load(Ordering::Relaxed),
+            8192 + WINDOW_MIN / STEPS,
+            "the next step begins here"
+        );
     }
 }

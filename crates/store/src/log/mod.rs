@@ -9,7 +9,7 @@ mod journal;
 mod mapped_log;
 mod segment;
 
-pub(crate) use ahead::{Ahead, Demand};
+pub(crate) use ahead::{Ahead, Demand, Warmth};
 pub(crate) use allocate::reserve_blocks;
 pub(crate) use journal::Journal;
 pub(crate) use mapped_log::{LoadedFile, MappedLog, load_files};

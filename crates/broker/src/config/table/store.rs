@@ -84,7 +84,8 @@ macro_rules! store_settings {
     flush_commit_log_thorough_interval: u32 = 10_000; unused "flushCommitLogThoroughInterval";
     /// An append wakes the flusher.
     wake_flush_when_put_message: bool = false; unused "wakeFlushWhenPutMessage";
-    /// Append to buffers outside of the page cache.
+    /// Append to buffers outside of the page cache. FerroMQ needs none: appends never wait for a page, and what is acknowledged
+    /// survives a killed process, which with these buffers it does not.
     transient_store_pool_enable: bool = false; unused "transientStorePoolEnable";
     /// How many.
     transient_store_pool_size: u32 = 5; unused "transientStorePoolSize";
@@ -104,8 +105,9 @@ macro_rules! store_settings {
     flush_consume_queue_least_pages: u32 = 2; unused "flushConsumeQueueLeastPages";
     /// Milliseconds after which all consume queues are flushed.
     flush_consume_queue_thorough_interval: u32 = 60_000; unused "flushConsumeQueueThoroughInterval";
-    /// Touch every page of a new log file at once. FerroMQ keeps a window ahead of the writer touched.
-    warm_maped_file_enable: bool = false; unused "warmMapedFileEnable";
+    /// Fault all pages of the present and the next log file in, and lock them into memory (as far as `ulimit -l` allows). Otherwise a
+    /// window ahead of the writer is kept faulted in.
+    warm_maped_file_enable: bool = false; restart "warmMapedFileEnable";
     /// Pages between two flushes while doing so.
     flush_least_pages_when_warm_maped_file: u32 = 4096; unused "flushLeastPagesWhenWarmMapedFile";
     /// An error of a flush makes the store read-only. It always does in FerroMQ.
