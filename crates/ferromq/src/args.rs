@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::bench::BenchArgs;
+use crate::store::StoreArgs;
 
 /// FerroMQ, a message broker for Apache RocketMQ's clients and tools
 #[derive(Debug, clap::Parser)]
@@ -28,6 +29,8 @@ pub(crate) enum Command {
     Broker(BrokerArgs),
     /// Load a broker and measure it
     Bench(BenchArgs),
+    /// Look into a store that no broker has open
+    Store(StoreArgs),
 }
 
 #[derive(Debug, clap::Args)]

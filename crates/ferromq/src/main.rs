@@ -1,7 +1,8 @@
-//! The `ferromq` program: name server, broker, both in one process, and a load generator.
+//! The `ferromq` program: name server, broker, both in one process, a load generator, and tools for a store.
 //!
 //! What lives here: the command line ([`args`]), where settings come from ([`settings`]), starting and stopping
-//! ([`server`]), what is printed and logged ([`banner`], [`logging`]), and the load generator ([`mod@bench`]).
+//! ([`server`]), what is printed and logged ([`banner`], [`logging`]), the load generator ([`mod@bench`]), and the tools for
+//! a store that no broker has open ([`store`]).
 //!
 //! This crate must not know how anything works inside.
 
@@ -12,6 +13,7 @@ mod failure;
 mod logging;
 mod server;
 mod settings;
+mod store;
 
 use std::process::ExitCode;
 
@@ -28,7 +30,13 @@ fn main() -> ExitCode {
         Err(help_or_error) => {
             // Nobody is left to tell if this can't be printed.
             let _ = help_or_error.print();
-            return if help_or_error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+            // The tools for a store keep 1 for what they find.
+            let is_store = std::env::args_os().nth(1).is_some_and(|command| command == "store");
+            return match help_or_error.use_stderr() {
+                true if is_store => ExitCode::from(store::COULD_NOT_RUN),
+                true => ExitCode::FAILURE,
+                false => ExitCode::SUCCESS,
+            };
         }
     };
     let outcome = match cli.command {
@@ -36,6 +44,7 @@ fn main() -> ExitCode {
         Command::Namesrv(args) => server::namesrv(&args),
         Command::Broker(args) => server::broker(&args),
         Command::Bench(args) => return bench::run(args),
+        Command::Store(args) => return store::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -60,10 +60,20 @@ impl Checkpoint {
 
     #[cfg(test)]
     pub(crate) fn read(&self) -> CheckpointTimes {
-        let mut bytes = [0; 24];
-        std::os::unix::fs::FileExt::read_exact_at(&self.file, &mut bytes, 0).unwrap();
-        let at = |at: usize| i64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
-        CheckpointTimes { physic_ms: at(0), logics_ms: at(8), index_ms: at(16) }
+        let bytes = fs::read(&self.path).unwrap();
+        CheckpointTimes::decode(&bytes).unwrap()
+    }
+}
+
+impl CheckpointTimes {
+    /// Reads the bytes of a checkpoint file; `None` if it has another length than such a file.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<CheckpointTimes> {
+        let at = |at: usize| {
+            let time = bytes.get(at..)?.first_chunk::<8>()?;
+            Some(i64::from_be_bytes(*time))
+        };
+        let times = CheckpointTimes { physic_ms: at(0)?, logics_ms: at(8)?, index_ms: at(16)? };
+        (bytes.len() as u64 == LEN).then_some(times)
     }
 }
 

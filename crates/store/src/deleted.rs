@@ -49,6 +49,11 @@ impl DeletedTopics {
         Ok(DeletedTopics { path, topics: RwLock::new(topics), highest })
     }
 
+    /// No topic was deleted.
+    pub(crate) fn none() -> DeletedTopics {
+        DeletedTopics { path: PathBuf::new(), topics: RwLock::default(), highest: AtomicU64::new(0) }
+    }
+
     /// Whether the record of `topic` at `physical_offset` was deleted with its topic.
     #[inline]
     pub(crate) fn covers(&self, topic: &str, physical_offset: u64) -> bool {

@@ -52,6 +52,8 @@ pub trait ArrivalListener: Send + Sync {
 pub(crate) struct Projector {
     queues: Arc<ConsumeQueues>,
     index: Option<Arc<KeyIndex>>,
+    /// Whether keys are hashed at all.
+    hashes_keys: bool,
     deleted: Arc<DeletedTopics>,
     delay_levels_ms: Vec<i64>,
     multi_dispatch: bool,
@@ -93,6 +95,7 @@ impl Projector {
     ) -> Self {
         Projector {
             queues,
+            hashes_keys: index.is_some(),
             index,
             deleted,
             delay_levels_ms: options.delay_levels_ms.clone(),
@@ -130,7 +133,7 @@ impl Projector {
         }
         let facts = Facts::of(record.properties());
         let transaction = sysflag::transaction_type(record.sys_flag());
-        if self.index.is_some() && transaction != sysflag::TRANSACTION_ROLLBACK {
+        if self.hashes_keys && transaction != sysflag::TRANSACTION_ROLLBACK {
             self.hash_keys(topic, &facts);
         }
         if !sysflag::takes_queue_offset(record.sys_flag())
@@ -206,6 +209,17 @@ impl Projector {
             Some(index) => index.put(&self.key_hashes, record.physical_offset(), record.store_timestamp()),
             None => Ok(()),
         }
+    }
+
+    /// Hashes the keys although there is no index to write to.
+    pub(crate) fn hashing_keys(mut self) -> Self {
+        self.hashes_keys = true;
+        self
+    }
+
+    /// The hashes of the keys of the record last given to [`place`](Self::place).
+    pub(crate) fn key_hashes(&self) -> &[u32] {
+        &self.key_hashes
     }
 
     /// Whether the record last given to [`place`](Self::place) has keys to index.

@@ -12,10 +12,12 @@ pub enum OpenError {
     #[error("bad setting: {0}")]
     BadOption(String),
     /// Another process has this store open.
-    #[error("the store {} is in use by another broker (its lock file is held); stop that one or choose another storePathRootDir", root.display())]
+    #[error("the store {} is in use by {} (its lock file is held); stop that one or choose another storePathRootDir", root.display(), holder(*process))]
     Locked {
         /// Root of the store.
         root: PathBuf,
+        /// The process that holds the lock, if it can be found out.
+        process: Option<u32>,
     },
     /// A file of the log has a length that does not fit `mappedFileSizeCommitLog`, or a name that is not an offset.
     #[error("{}: {reason}; nothing was changed", path.display())]
@@ -28,6 +30,11 @@ pub enum OpenError {
     /// The file system said no.
     #[error(transparent)]
     Io(#[from] FileError),
+}
+
+fn holder(process: Option<u32>) -> String {
+    process
+        .map_or_else(|| "another broker".to_owned(), |process| format!("another broker, process {process}"))
 }
 
 /// An I/O error with what was attempted and on which file.

@@ -58,6 +58,7 @@ mod log;
 mod lookup;
 mod mapped;
 mod marks;
+pub mod offline;
 mod open;
 mod options;
 mod queue;

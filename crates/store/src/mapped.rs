@@ -40,6 +40,16 @@ impl MappedFile {
         Ok(MappedFile { path: path.to_path_buf(), file, map })
     }
 
+    /// Maps the first `size` bytes of `file` for reading only: nothing must be written to the mapping. For a store that is
+    /// looked into, not opened.
+    pub(crate) fn map_read_only(path: &Path, file: File, size: u32) -> io::Result<MappedFile> {
+        if file.metadata()?.len() < u64::from(size) {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than its mapping"));
+        }
+        let map = MmapOptions::new().len(size as usize).map_raw_read_only(&file)?;
+        Ok(MappedFile { path: path.to_path_buf(), file, map })
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.map.len()
     }

@@ -70,6 +70,11 @@ impl Marks {
         slot
     }
 
+    /// The newest marks in the bytes of their file.
+    pub(crate) fn newest(bytes: &[u8]) -> Option<Marks> {
+        bytes.chunks(SLOT).filter_map(Marks::decode).max_by_key(|marks| marks.sequence)
+    }
+
     fn decode(slot: &[u8]) -> Option<Marks> {
         let text = std::str::from_utf8(slot).ok()?;
         let (body, crc) = text.split_once("crc ")?;
@@ -116,7 +121,7 @@ impl MarksFile {
         let path = root.join("ferromq.marks");
         let file = disk::open_or_create(&path).map_err(FileError::at("open", &path))?;
         let bytes = fs::read(&path).map_err(FileError::at("read", &path))?;
-        let marks = bytes.chunks(SLOT).filter_map(Marks::decode).max_by_key(|marks| marks.sequence);
+        let marks = Marks::newest(&bytes);
         let sequence = marks.as_ref().map_or(0, |marks| marks.sequence);
         Ok((MarksFile { path, file, sequence }, marks))
     }

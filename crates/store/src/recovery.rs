@@ -36,44 +36,60 @@ pub(crate) struct Scan {
     pub(crate) last_timestamp: i64,
 }
 
-/// Walks the whole records from `from` (where a record begins) on and hands them to `take`, which may stop it.
-pub(crate) fn scan<E: From<FileError>>(
-    log: &MappedLog,
+/// What a [`walk`] meets, in the order of the log.
+#[derive(Debug)]
+pub(crate) enum Met<'a> {
+    /// A whole record.
+    Record(&'a RecordView<'a>, &'a Arc<Segment>),
+    /// Nothing whole lies between `at` (in `file`) and `whole_again_at`.
+    Damage { file: &'a Arc<Segment>, at: u64, whole_again_at: u64, reason: &'a str },
+    /// Only zeros from `at` to the end of `file`, where the mark of the file's end should be.
+    EndMarkLost { file: &'a Arc<Segment>, at: u64 },
+    /// Files are missing between two offsets.
+    FilesMissing { from: u64, to: u64 },
+    /// Nothing whole lies behind `at`, which is the log's end, although something lies there.
+    TornTail { file: &'a Arc<Segment>, at: u64, reason: &'a str },
+}
+
+/// Walks the log from `from` (where a record begins) on and tells `meet` everything, which may stop the walk. Changes nothing.
+///
+/// The segments must ascend. They are asked for one by one, so that a long log need not be mapped all at once.
+pub(crate) fn walk<E>(
+    segments: impl IntoIterator<Item = Result<Arc<Segment>, E>>,
     from: u64,
-    mut take: impl FnMut(&RecordView<'_>, &Arc<Segment>) -> Result<bool, E>,
+    mut meet: impl FnMut(Met<'_>) -> Result<bool, E>,
 ) -> Result<Scan, E> {
     let mut scan = Scan { end: from, ..Scan::default() };
-    let segments = log.all();
-    let mut next_progress = from + PROGRESS_BYTES;
     // Where the walk came off the track: nothing whole was found since.
     let mut lost: Option<(Arc<Segment>, u64, String)> = None;
     let mut expected = None;
-    for segment in segments.iter().filter(|segment| segment.end() > from) {
+    for segment in segments {
+        let segment = &segment?;
+        if segment.end() <= from {
+            continue;
+        }
         if let Some(expected) = expected
             && expected != segment.base()
         {
             scan.damages += 1;
-            tracing::error!(
-                from = expected,
-                to = segment.base(),
-                "log files are missing: the messages in them are lost"
-            );
+            if !meet(Met::FilesMissing { from: expected, to: segment.base() })? {
+                return Ok(scan);
+            }
         }
         expected = Some(segment.end());
         segment.mapped().will_need(0, segment.size().min(64 << 20));
         let mut position = from.max(segment.base());
         while position < segment.end() {
-            if position >= next_progress {
-                tracing::info!(position, records = scan.records, "reading the log");
-                next_progress += PROGRESS_BYTES;
-            }
             let reason = match entry_at(segment, position, segment.end()) {
                 Entry::Record(record) => match record.check(position) {
                     Ok(()) => {
                         if let Some((file, at, reason)) = lost.take() {
-                            report_damage(&mut scan, &file, at, position, &reason);
+                            scan.torn = false;
+                            if !meet_damage(&mut scan, &mut meet, &file, at, position, &reason)? {
+                                return Ok(scan);
+                            }
                         }
-                        if !take(&record, segment)? {
+                        if !meet(Met::Record(&record, segment))? {
                             return Ok(scan);
                         }
                         scan.records += 1;
@@ -98,31 +114,77 @@ pub(crate) fn scan<E: From<FileError>>(
                 None => break,
             }
         }
-    }
-    if let Some((file, at, reason)) = lost {
-        // Nothing whole behind: this is the end. All zeros there is how an end looks.
-        scan.torn = segments.iter().any(|segment| first_nonzero(segment, scan.end).is_some());
-        if scan.torn {
-            tracing::warn!(file = %file.path().display(), offset = at, reason, "the log's tail is not whole: cut and erased");
+        if lost.is_some() {
+            // Unless something whole follows, this is the end. All zeros there is how an end looks.
+            scan.torn |= first_nonzero(segment, scan.end).is_some();
         }
+    }
+    if let Some((file, at, reason)) = lost.filter(|_| scan.torn) {
+        meet(Met::TornTail { file: &file, at, reason: &reason })?;
     }
     Ok(scan)
 }
 
-fn report_damage(scan: &mut Scan, file: &Arc<Segment>, at: u64, to: u64, reason: &str) {
-    if at < file.end() && to >= file.end() && first_nonzero_in(file, at, file.end()).is_none() {
-        // Only the mark of the file's end is missing: put it back.
-        let rest = (file.end() - at) as u32;
-        if rest as usize >= BLANK_LEN_MIN {
-            file.mapped().write((at - file.base()) as u32, &encode_blank(rest));
+fn meet_damage<E>(
+    scan: &mut Scan,
+    meet: &mut impl FnMut(Met<'_>) -> Result<bool, E>,
+    file: &Arc<Segment>,
+    at: u64,
+    whole_again_at: u64,
+    reason: &str,
+) -> Result<bool, E> {
+    if at < file.end() && whole_again_at >= file.end() && first_nonzero_in(file, at, file.end()).is_none() {
+        // Only the mark of the file's end is missing.
+        if !meet(Met::EndMarkLost { file, at })? {
+            return Ok(false);
         }
-        tracing::warn!(file = %file.path().display(), offset = at, "the mark of the file's end was missing: written again");
-        if to == file.end() {
-            return;
+        if whole_again_at == file.end() {
+            return Ok(true);
         }
     }
     scan.damages += 1;
-    tracing::error!(file = %file.path().display(), offset = at, whole_again_at = to, reason, "damaged part of the log skipped");
+    meet(Met::Damage { file, at, whole_again_at, reason })
+}
+
+/// Walks the whole records from `from` (where a record begins) on and hands them to `take`, which may stop it. What is
+/// damaged is logged; a lost mark of a file's end is written again.
+pub(crate) fn scan<E: From<FileError>>(
+    log: &MappedLog,
+    from: u64,
+    mut take: impl FnMut(&RecordView<'_>, &Arc<Segment>) -> Result<bool, E>,
+) -> Result<Scan, E> {
+    let mut next_progress = from + PROGRESS_BYTES;
+    let mut records = 0u64;
+    walk(log.all().into_iter().map(Ok), from, |met| {
+        match met {
+            Met::Record(record, segment) => {
+                let position = record.physical_offset();
+                if position >= next_progress {
+                    tracing::info!(position, records, "reading the log");
+                    next_progress += PROGRESS_BYTES;
+                }
+                records += 1;
+                return take(record, segment);
+            }
+            Met::Damage { file, at, whole_again_at, reason } => {
+                tracing::error!(file = %file.path().display(), offset = at, whole_again_at, reason, "damaged part of the log skipped");
+            }
+            Met::EndMarkLost { file, at } => {
+                let rest = (file.end() - at) as u32;
+                if rest as usize >= BLANK_LEN_MIN {
+                    file.mapped().write((at - file.base()) as u32, &encode_blank(rest));
+                }
+                tracing::warn!(file = %file.path().display(), offset = at, "the mark of the file's end was missing: written again");
+            }
+            Met::FilesMissing { from, to } => {
+                tracing::error!(from, to, "log files are missing: the messages in them are lost");
+            }
+            Met::TornTail { file, at, reason } => {
+                tracing::warn!(file = %file.path().display(), offset = at, reason, "the log's tail is not whole: cut and erased");
+            }
+        }
+        Ok(true)
+    })
 }
 
 /// The first record in `[from, end)` of the segment that proves itself.

@@ -2,55 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+mod corpus;
 mod support;
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
+use corpus::*;
 use ferromq_protocol::message::{RecordView, properties};
 use ferromq_store::*;
 use serde_json::Value;
 use support::*;
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
-}
-
-fn json(name: &str) -> Value {
-    serde_json::from_slice(&std::fs::read(data(&format!("{name}.json"))).unwrap()).unwrap()
-}
-
-/// Unpacks a store; its root is `store` below the returned directory.
-fn unpack(name: &str) -> tempfile::TempDir {
-    let directory = tempfile::tempdir().unwrap();
-    let archive = data(&format!("{name}.tar.gz"));
-    let status =
-        Command::new("tar").arg("xzf").arg(archive).arg("-C").arg(directory.path()).status().unwrap();
-    assert!(status.success(), "{name}");
-    directory
-}
-
-fn options(root: &Path, description: &Value) -> StoreOptions {
-    let mut options = small(root);
-    for line in description["configuration"].as_array().unwrap() {
-        let (key, value) = line.as_str().unwrap().split_once('=').unwrap();
-        match key {
-            "mappedFileSizeCommitLog" => options.commit_log_file_size = value.parse().unwrap(),
-            "mappedFileSizeConsumeQueue" => options.consume_queue_file_size = value.parse().unwrap(),
-            "maxHashSlotNum" => options.index_slots = value.parse().unwrap(),
-            "maxIndexNum" => options.index_units = value.parse().unwrap(),
-            "enableMultiDispatch" => options.multi_dispatch_enabled = value == "true",
-            _ => {}
-        }
-    }
-    options
-}
-
-fn number(value: &Value) -> i64 {
-    value.as_i64().unwrap()
-}
 
 fn check_record(store: &Store, expected: &Value) {
     let offset = number(&expected["physicalOffset"]) as u64;
@@ -90,17 +52,7 @@ fn check_record(store: &Store, expected: &Value) {
 
 #[test]
 fn whole_stores_open_with_all_that_is_in_them() {
-    for name in [
-        "base-5.3.3-clean",
-        "base-5.3.3-kill",
-        "full-5.3.3-kill",
-        "lmq-5.3.3-kill",
-        "ipv6-5.3.3-clean",
-        "crc-5.3.3-clean",
-        "expired-5.3.3-kill",
-        "expired-4.9.7-clean",
-        "batchcq-5.3.3-clean",
-    ] {
+    for name in WHOLE {
         let directory = unpack(name);
         let description = json(name);
         let root = directory.path().join("store");

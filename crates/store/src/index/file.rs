@@ -21,7 +21,7 @@ const INDEX_COUNT: usize = 36;
 
 /// A mapped index file. Written by the dispatcher only, read by anybody at the same time.
 #[derive(Debug)]
-pub(super) struct IndexFile {
+pub(crate) struct IndexFile {
     mapped: MappedFile,
     slots: u32,
     units: u32,
@@ -33,8 +33,17 @@ pub(super) struct Hit {
     pub(super) physical_offset: u64,
 }
 
+/// A unit as it is in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IndexUnit {
+    pub(crate) hash: u32,
+    pub(crate) physical_offset: u64,
+    /// The unit before it in its slot's chain; 0 for the oldest.
+    pub(crate) previous: u32,
+}
+
 impl IndexFile {
-    pub(super) fn size(slots: u32, units: u32) -> io::Result<u32> {
+    pub(crate) fn size(slots: u32, units: u32) -> io::Result<u32> {
         let size = HEADER as u64 + SLOT as u64 * u64::from(slots) + UNIT as u64 * u64::from(units);
         u32::try_from(size).map_err(|_| {
             io::Error::new(
@@ -73,12 +82,77 @@ impl IndexFile {
         Ok(IndexFile { mapped: MappedFile::map(path, file, Self::size(slots, units)?)?, slots, units })
     }
 
+    /// Opens a file to look into it.
+    pub(crate) fn open_read_only(path: &Path, slots: u32, units: u32) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let mapped = MappedFile::map_read_only(path, file, Self::size(slots, units)?)?;
+        Ok(IndexFile { mapped, slots, units })
+    }
+
+    /// With how many slots and units a file was made. Its length allows many pairs; only with the right one the first units
+    /// lie in the chains of their hashes. `None` if several fit, or none.
+    pub(crate) fn infer_counts(path: &Path) -> Option<(u32, u32)> {
+        /// Units that must fit.
+        const TRIED: u32 = 64;
+        let len = u32::try_from(std::fs::metadata(path).ok()?.len()).ok()?;
+        let default = crate::StoreOptions::new("");
+        if Self::size(default.index_slots, default.index_units).ok() == Some(len) {
+            return Some((default.index_slots, default.index_units));
+        }
+        let body = len.checked_sub(HEADER as u32).filter(|body| body.is_multiple_of(SLOT as u32))?;
+        let mut file = Self::open_read_only(path, body / SLOT as u32, 0).ok()?;
+        let mut found = None;
+        for slots in 1..=body / SLOT as u32 {
+            let rest = body - slots * SLOT as u32;
+            (file.slots, file.units) = (slots, rest / UNIT as u32);
+            if !rest.is_multiple_of(UNIT as u32) || !file.is_plausible() || file.is_empty() {
+                continue;
+            }
+            let count = file.index_count();
+            let fits = (1..count.min(TRIED)).all(|number| {
+                let unit = file.unit(number);
+                unit.previous < number
+                    && (number..count).contains(&file.chain(unit.hash % slots))
+                    && (file.begin_offset()..=file.end_offset()).contains(&unit.physical_offset)
+            });
+            if fits && found.replace((slots, file.units)).is_some() {
+                return None;
+            }
+        }
+        found
+    }
+
+    /// Hash slots.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// The newest unit of a slot's chain; 0 when it is empty. The slot must be below [`slots`](Self::slots).
+    pub(crate) fn chain(&self, slot: u32) -> u32 {
+        self.mapped.load(HEADER + SLOT * slot as usize)
+    }
+
+    /// Where a unit begins in the file.
+    pub(crate) fn unit_position(&self, number: u32) -> u64 {
+        self.unit_at(number) as u64
+    }
+
+    /// A unit, by its number: from 1 to [`index_count`](Self::index_count) - 1 of a file that [is plausible](Self::is_plausible).
+    pub(crate) fn unit(&self, number: u32) -> IndexUnit {
+        let unit = self.unit_at(number);
+        IndexUnit {
+            hash: self.mapped.load(unit),
+            physical_offset: self.load_u64(unit + 4),
+            previous: self.mapped.load(unit + 16),
+        }
+    }
+
     /// Gives a sparse file real blocks.
     pub(super) fn reserve(&self) -> io::Result<()> {
         reserve_blocks(self.mapped.file(), 0, self.mapped.len() as u64)
     }
 
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.mapped.path().to_path_buf()
     }
 
@@ -91,37 +165,37 @@ impl IndexFile {
         self.mapped.store(at + 4, value as u32);
     }
 
-    pub(super) fn begin_timestamp(&self) -> i64 {
+    pub(crate) fn begin_timestamp(&self) -> i64 {
         self.load_u64(BEGIN_TIMESTAMP) as i64
     }
 
-    pub(super) fn end_timestamp(&self) -> i64 {
+    pub(crate) fn end_timestamp(&self) -> i64 {
         self.load_u64(END_TIMESTAMP) as i64
     }
 
-    pub(super) fn begin_offset(&self) -> u64 {
+    pub(crate) fn begin_offset(&self) -> u64 {
         self.load_u64(BEGIN_OFFSET)
     }
 
-    pub(super) fn end_offset(&self) -> u64 {
+    pub(crate) fn end_offset(&self) -> u64 {
         self.load_u64(END_OFFSET)
     }
 
     /// Number of the next unit; the first one is 1.
-    pub(super) fn index_count(&self) -> u32 {
+    pub(crate) fn index_count(&self) -> u32 {
         self.mapped.load(INDEX_COUNT)
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.index_count() >= self.units
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.index_count() <= 1
     }
 
     /// Whether the header can be that of a file that was written to its end by somebody.
-    pub(super) fn is_plausible(&self) -> bool {
+    pub(crate) fn is_plausible(&self) -> bool {
         let count = self.index_count();
         (1..=self.units).contains(&count)
             && self.mapped.load(SLOT_COUNT) < count

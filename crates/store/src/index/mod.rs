@@ -4,7 +4,7 @@ mod file;
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ferromq_protocol::message::{java_string_hash, java_string_hash_onto};
@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 
 use crate::disk;
 use crate::error::FileError;
-use file::IndexFile;
+pub(crate) use file::IndexFile;
 
 /// All index files of a store.
 #[derive(Debug)]
@@ -33,21 +33,27 @@ pub(crate) fn topic_hash(topic: &str) -> i32 {
     java_string_hash_onto(java_string_hash(topic), "#")
 }
 
+/// Paths of the index files of a directory, oldest first.
+pub(crate) fn index_files(directory: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory).map_err(FileError::at("list", directory))? {
+        let path = entry.map_err(FileError::at("list", directory))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if !name.is_empty() && name.len() <= 20 && name.bytes().all(|b| b.is_ascii_digit()) {
+            paths.push(path);
+        }
+    }
+    paths.sort_unstable();
+    Ok(paths)
+}
+
 impl KeyIndex {
     /// Loads the index files. What can't be opened or has an impossible header is deleted, with everything behind it: the
     /// log will be indexed again from there.
     pub(crate) fn load(directory: PathBuf, slots: u32, units: u32) -> Result<KeyIndex, FileError> {
         IndexFile::size(slots, units).map_err(FileError::at("size", &directory))?;
         disk::create_dir_all(&directory).map_err(FileError::at("create", &directory))?;
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(&directory).map_err(FileError::at("list", &directory))? {
-            let path = entry.map_err(FileError::at("list", &directory))?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if !name.is_empty() && name.len() <= 20 && name.bytes().all(|b| b.is_ascii_digit()) {
-                paths.push(path);
-            }
-        }
-        paths.sort_unstable();
+        let paths = index_files(&directory)?;
         let mut files: Vec<Arc<IndexFile>> = Vec::new();
         let mut broken = None;
         for (at, path) in paths.iter().enumerate() {
