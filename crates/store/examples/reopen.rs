@@ -1,5 +1,5 @@
 //! How long a store takes to open: after a clean stop, after a kill, and when queues and index have to be laid anew from the log;
-//! beside the speed at which this disk gives the log's files.
+//! beside the speed at which this disk gives the log's files. One figure a line.
 //!
 //! `cargo run --release -p ferromq-store --example reopen [directory [GiB]]`
 
@@ -27,26 +27,26 @@ fn main() -> io::Result<()> {
 }
 
 fn measure(directory: &Path, bytes: u64) -> io::Result<()> {
-    let store = open(directory, "an empty store");
+    let store = open(directory, "empty");
     let begun = Instant::now();
     let records = fill(&store, bytes);
     let seconds = begun.elapsed().as_secs_f64();
-    println!("{records} records of {BODY} bytes, {:.0} MB/s", bytes as f64 / seconds / 1e6);
+    println!("records {records}\nfill_mb_per_second {:.0}", bytes as f64 / seconds / 1e6);
     store.shutdown();
     drop(store);
 
-    let store = open(directory, "after a clean stop");
+    let store = open(directory, "clean");
     append(&store, 0);
     drop(store);
-    open(directory, "after a kill").shutdown();
+    open(directory, "killed").shutdown();
 
     drop_from_memory(directory)?;
     let begun = Instant::now();
     let read = read_log(directory)?;
     let disk = read as f64 / begun.elapsed().as_secs_f64();
-    println!("the disk gives {:.0} MB/s", disk / 1e6);
+    println!("disk_mb_per_second {:.0}", disk / 1e6);
 
-    for (what, cold) in [("from memory", false), ("from the disk", true)] {
+    for (what, cold) in [("warm", false), ("cold", true)] {
         for part in ["consumequeue", "index", "ferromq.marks", "ferromq.queues"] {
             let path = directory.join(part);
             if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
@@ -55,9 +55,9 @@ fn measure(directory: &Path, bytes: u64) -> io::Result<()> {
             drop_from_memory(directory)?;
         }
         let begun = Instant::now();
-        let store = open(directory, &format!("everything laid anew, {what}"));
+        let store = open(directory, &format!("rebuild_{what}"));
         let speed = bytes as f64 / begun.elapsed().as_secs_f64();
-        println!("  {:.0} MB/s, {:.0} % of the disk", speed / 1e6, 100.0 * speed / disk);
+        println!("rebuild_{what}_mb_per_second {:.0}", speed / 1e6);
         store.shutdown();
     }
     Ok(())
@@ -66,7 +66,7 @@ fn measure(directory: &Path, bytes: u64) -> io::Result<()> {
 fn open(directory: &Path, what: &str) -> Arc<Store> {
     let begun = Instant::now();
     let store = Store::open(StoreOptions::new(directory)).expect("the store opens");
-    println!("{what:<40} open after {:.3} s", begun.elapsed().as_secs_f64());
+    println!("{what}_open_seconds {:.3}", begun.elapsed().as_secs_f64());
     store
 }
 
@@ -114,8 +114,9 @@ fn append(store: &Store, first: u64) {
 }
 
 fn log_files(directory: &Path) -> io::Result<Vec<File>> {
-    let mut files: Vec<_> =
-        fs::read_dir(directory.join("commitlog"))?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    let mut files: Vec<_> = fs::read_dir(directory.join("commitlog"))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<io::Result<_>>()?;
     files.sort();
     files.iter().map(File::open).collect()
 }

@@ -133,7 +133,7 @@ impl StoreOptions {
             max_transfer_count_on_disk: 8,
             access_message_in_memory_max_ratio: 40,
             max_filter_message_size: 16_000,
-            warm_window: 16 << 20,
+            warm_window: 64 << 20,
             warm_whole_files: false,
             disk_usage: DiskUsageSource::FileSystem,
         }
