@@ -24,7 +24,8 @@ fn main() -> io::Result<()> {
     let directory = base.join(format!("ferromq-long-run-{}", std::process::id()));
     fs::create_dir_all(&directory)?;
     let span = Span { from: memory()? + (2 << 30), bytes: gib << 30 };
-    append(&directory, &span);
+    append(&directory.join("store"), &span);
+    fs::remove_dir_all(directory.join("store"))?;
     let result = disk(&directory, &span);
     fs::remove_dir_all(&directory)?;
     result
@@ -64,7 +65,7 @@ fn disk(directory: &Path, span: &Span) -> io::Result<()> {
 }
 
 fn append(directory: &Path, span: &Span) {
-    let store = Store::open(StoreOptions::new(directory.join("store"))).expect("the store opens");
+    let store = Store::open(StoreOptions::new(directory)).expect("the store opens");
     let host: SocketAddr = "127.0.0.1:10911".parse().expect("an address");
     let queues: Vec<_> = (0..QUEUES).map(|queue| store.queue("TopicTest", queue as i32)).collect();
     let mut list = Vec::new();
