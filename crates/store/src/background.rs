@@ -249,7 +249,7 @@ impl Shared {
             return Ok(());
         }
         keeper.marks.written = keeper.marks.written.max(written);
-        keeper.marks.index_end = self.index.as_ref().map_or(0, |index| index.end().1);
+        keeper.marks.index_end = self.index.as_ref().map_or(0, |index| index.reaches_to());
         keeper.marks.last_timestamp = timestamp;
         keeper.write(false)
     }
@@ -263,18 +263,21 @@ impl Shared {
             (keeper.marks.written, keeper.written_timestamp)
         };
         self.queues.sync().map_err(FileError::at("flush", self.queues.directory()))?;
+        let mut index_ms = 0;
         if let Some(index) = &self.index {
+            index_ms = index.full_until();
             index.flush()?;
         }
         if let Some(list) = list {
             list?.save(&self.options.root)?;
         }
         let mut keeper = self.keeper.lock();
-        keeper.marks.synced = written;
-        keeper.marks.index_synced = written;
+        // Behind what is flushed of the log, units and keys may point to what a power cut takes.
+        let synced = written.min(self.log.flushed.get());
+        keeper.marks.synced = synced;
+        keeper.marks.index_synced = synced;
         keeper.write(true)?;
         let physic_ms = self.flushed_timestamp.load(Ordering::Relaxed);
-        let index_ms = self.index.as_ref().map_or(0, |index| index.full_until());
         keeper.checkpoint.write(CheckpointTimes { physic_ms, logics_ms: timestamp, index_ms }, true)
     }
 
@@ -354,6 +357,11 @@ impl Shared {
             if !due || first.end() > self.dispatched.get().min(self.log.flushed.get()) {
                 break;
             }
+            // How far the queues have got must be known without this file.
+            if let Err(error) = self.sync_queues_to(first.end()) {
+                tracing::error!(%error, "can't write the consume queues: no log file is deleted");
+                break;
+            }
             if self.log.files.remove_first(first.base()).is_none() {
                 break;
             }
@@ -371,9 +379,20 @@ impl Shared {
             verdict = look();
         }
         if deleted > 0 {
-            self.trim_projections();
+            // The files must not come back after a power cut, when nothing tells any more which of their topics were deleted.
+            let directory = options.commit_log_directory();
+            match disk::sync_directory(&directory) {
+                Ok(()) => self.trim_projections(),
+                Err(error) => tracing::error!(directory = %directory.display(), %error, "can't flush"),
+            }
         }
         deleted
+    }
+
+    /// Forces units of everything below `offset` to the disk, unless they are there.
+    fn sync_queues_to(&self, offset: u64) -> Result<(), FileError> {
+        let synced = self.keeper.lock().marks.synced;
+        if synced >= offset { Ok(()) } else { self.flush_projections(self.queues.len() <= LISTED_QUEUES_MAX) }
     }
 
     /// Takes out of queues and index what points before the log's begin.

@@ -58,10 +58,10 @@ impl Checkpoint {
         Ok(())
     }
 
-    #[cfg(test)]
-    pub(crate) fn read(&self) -> CheckpointTimes {
-        let bytes = fs::read(&self.path).unwrap();
-        CheckpointTimes::decode(&bytes).unwrap()
+    /// The times as they are in the file; zeros, which promise nothing, if they can't be made out.
+    pub(crate) fn read(&self) -> Result<CheckpointTimes, FileError> {
+        let bytes = fs::read(&self.path).map_err(FileError::at("read", &self.path))?;
+        Ok(CheckpointTimes::decode(&bytes).unwrap_or_default())
     }
 }
 
@@ -87,19 +87,24 @@ pub(crate) fn read_abort(root: &Path) -> Result<Option<String>, FileError> {
     }
 }
 
-/// Writes the abort file: from now on an exit is unclean.
+/// Writes the abort file, for good: from now on an exit is unclean.
 pub(crate) fn write_abort(root: &Path, token: &str) -> Result<(), FileError> {
     let path = root.join("abort");
-    let write = || disk::write_all_at(&disk::create_empty(&path)?, token.as_bytes(), 0);
+    let write = || {
+        let file = disk::create_empty(&path)?;
+        disk::write_all_at(&file, token.as_bytes(), 0)?;
+        disk::sync_all(&file)?;
+        disk::sync_directory(root)
+    };
     write().map_err(FileError::at("write", &path))
 }
 
-/// Removes the abort file: the stop was clean.
+/// Removes the abort file, for good: the stop was clean.
 pub(crate) fn remove_abort(root: &Path) -> Result<(), FileError> {
     let path = root.join("abort");
     match disk::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::at("delete", &path)(error)),
-        _ => Ok(()),
+        _ => disk::sync_directory(root).map_err(FileError::at("flush", root)),
     }
 }
 
@@ -114,7 +119,7 @@ mod tests {
         let checkpoint = Checkpoint::open(root.path()).unwrap();
         let times = CheckpointTimes { physic_ms: 0, logics_ms: 1_700_000_004_234, index_ms: 0 };
         checkpoint.write(times, true).unwrap();
-        assert_eq!(checkpoint.read(), times);
+        assert_eq!(checkpoint.read().unwrap(), times);
         let bytes = fs::read(root.path().join("checkpoint")).unwrap();
         assert_eq!(bytes.len(), 4096);
         assert_eq!(bytes[..16], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x8b, 0xcf, 0xe5, 0x78, 0x8a]);

@@ -87,6 +87,19 @@ impl DeletedTopics {
         sync().map_err(FileError::at("flush", &self.path))
     }
 
+    /// The log ends at `log_end`: what comes there is new, also when a deletion had been behind it before a crash cut the log.
+    pub(crate) fn end_with_log(&self, log_end: u64) -> Result<(), FileError> {
+        let mut topics = self.topics.write();
+        if topics.values().all(|below| *below <= log_end) {
+            return Ok(());
+        }
+        // No record begins at the log's last byte; what queues note for the end itself is new.
+        let below_end = log_end.saturating_sub(1);
+        topics.values_mut().filter(|below| **below > log_end).for_each(|below| *below = below_end);
+        self.highest.store(log_end, Ordering::Release);
+        self.save(&topics)
+    }
+
     /// Forgets entries that the log no longer reaches back to.
     pub(crate) fn trim(&self, log_min: u64) -> Result<(), FileError> {
         let mut topics = self.topics.write();
@@ -130,6 +143,9 @@ mod tests {
         assert!(deleted.covers("a", 99) && !deleted.covers("a", 100));
         assert!(deleted.covers("b c", 0) && deleted.covers("d", 49) && !deleted.covers("d", 50));
         assert!(!deleted.covers("e", 0));
+        deleted.end_with_log(70).unwrap();
+        let deleted = DeletedTopics::load(root.path()).unwrap();
+        assert!(deleted.covers("a", 68) && !deleted.covers("a", 70) && deleted.covers("d", 49));
         deleted.trim(50).unwrap();
         assert!(!deleted.covers("d", 1));
         assert!(DeletedTopics::load(root.path()).unwrap().covers("a", 1));

@@ -28,8 +28,8 @@ macro_rules! report {
     };
 }
 
-/// Whether the device really has to be asked.
-fn is_real() -> bool {
+/// Whether this is the real disk, and the device has to be asked.
+pub(crate) fn is_real() -> bool {
     #[cfg(feature = "simulation")]
     return !crate::simulation::is_simulated();
     #[cfg(not(feature = "simulation"))]

@@ -28,6 +28,11 @@ pub(crate) fn record_at(log: &CommitLog, offset: u64, size: Option<u32>) -> Opti
     (record.size() == size as usize && record.physical_offset() == offset).then_some(slice)
 }
 
+/// As [`record_at`], and every byte of it is as it was written: where the log is damaged, keys may still lead to what is left.
+pub(crate) fn whole_record_at(log: &CommitLog, offset: u64) -> Option<RecordSlice> {
+    record_at(log, offset, None).filter(|slice| RecordView::whole(slice, offset).is_ok())
+}
+
 /// Store time of the message that a unit points to.
 pub(crate) fn store_time(log: &CommitLog, unit: Unit) -> Option<i64> {
     let record = record_at(log, unit.physical_offset, Some(unit.size))?;
@@ -107,7 +112,7 @@ pub(crate) fn query(
             return true;
         }
         // The index knows hashes only; the record knows what was meant.
-        let Some(slice) = record_at(log, physical_offset, None) else { return true };
+        let Some(slice) = whole_record_at(log, physical_offset) else { return true };
         let Ok(record) = RecordView::parse(&slice) else { return true };
         if record.store_timestamp() < query.begin_ms {
             return false;

@@ -33,11 +33,11 @@ pub(crate) struct Marks {
     pub(crate) log_end: u64,
     /// Units and index entries of everything below were written to the files.
     pub(crate) written: u64,
-    /// Units of everything below were forced to the disk.
+    /// Everything below was forced to the disk: log and units.
     pub(crate) synced: u64,
-    /// Index entries of everything below were forced to the disk.
+    /// Everything below was forced to the disk: log and index entries.
     pub(crate) index_synced: u64,
-    /// Physical offset of the last index entry.
+    /// One more than the physical offset of the last index entry; 0 without any.
     pub(crate) index_end: u64,
     /// Store time of the last record, ms.
     pub(crate) last_timestamp: i64,
@@ -218,7 +218,8 @@ impl QueueList {
             let file = disk::create_empty(&temporary)?;
             disk::write_all_at(&file, text.as_bytes(), 0)?;
             disk::sync_all(&file)?;
-            disk::rename(&temporary, &path)
+            disk::rename(&temporary, &path)?;
+            disk::sync_directory(root)
         };
         write().map_err(FileError::at("write", &path))
     }

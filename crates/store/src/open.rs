@@ -1,5 +1,6 @@
 //! Opening a store: take the lock, load, recover ([`crate::rebuild`]), make the log ready for appends.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -64,7 +65,9 @@ pub(crate) fn open(options: &StoreOptions) -> Result<Opened, OpenError> {
         index: index.as_ref(),
         deleted: &deleted,
         list: QueueList::load(root).unwrap_or_default(),
-        clean_exit: abort.is_none() && !tail_is_hurt,
+        clean_exit: abort.is_none() && !tail_is_hurt && old_marks.as_ref().is_none_or(|marks| marks.clean),
+        index_flushed_ms: checkpoint.read()?.index_ms,
+        given: RefCell::default(),
     };
     let recovered = recover(&mut rebuild, way, &mut marks_file, &mut marks)?;
 
@@ -85,12 +88,18 @@ pub(crate) fn open(options: &StoreOptions) -> Result<Opened, OpenError> {
         .map_err(FileError::at("allocate blocks of", active.path()))?;
     queues.all().iter().for_each(|queue| queue.correct_min_offset(log_min));
     if !recovered.in_step {
+        // What the last run wrote and never forced is in the system's memory at best. From here on it counts as flushed.
+        for segment in &segments {
+            segment.mapped().flush().map_err(FileError::at("flush", segment.path()))?;
+        }
+        queues.suspect_everything();
         queues.write_out(log_end, true).map_err(FileError::at("write", &queue_directory))?;
         queues.sync().map_err(FileError::at("flush", &queue_directory))?;
         if let Some(index) = &index {
             index.flush()?;
         }
     }
+    deleted.end_with_log(log_end)?;
     marks.written = log_end;
     marks.synced = log_end;
     marks.index_synced = log_end;

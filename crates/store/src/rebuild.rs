@@ -10,6 +10,7 @@
 //!
 //! Whatever the way, a queue offset that was ever given is not given again: where its message is gone, a hole stays.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -85,8 +86,9 @@ pub(crate) fn choose(
             Way::Everything("another broker ran on this store, or it is a copy")
         }
         None => Way::Clean(marks.clone()),
-        Some(abort) if marks.clean || abort != marks.abort => {
-            Way::Everything("another broker ran on this store")
+        // The marks of a recovery that did not get to its end name no abort file, and a power cut may leave an empty one.
+        Some(abort) if marks.clean || abort.is_empty() || abort != marks.abort => {
+            Way::Everything("another broker ran on this store, or its last recovery did not come to an end")
         }
         Some(_) => {
             let mut marks = marks.clone();
@@ -112,10 +114,14 @@ pub(crate) struct Rebuild<'a> {
     /// The queues as of the last clean stop or full flush.
     pub(crate) list: QueueList,
     pub(crate) clean_exit: bool,
+    /// `indexMsgTimestamp` of the checkpoint.
+    pub(crate) index_flushed_ms: i64,
+    /// What each queue must not fall below. Kept from one attempt to the next, which finds the queues' files cut.
+    pub(crate) given: RefCell<Given>,
 }
 
-/// The next offset that each queue must not fall below, by queue number.
-type Given = HashMap<u32, (Arc<ConsumeQueue>, i64)>;
+/// The next offset of each queue, by queue number.
+pub(crate) type Given = HashMap<u32, (Arc<ConsumeQueue>, i64)>;
 
 impl Rebuild<'_> {
     /// Finishes deletions of topics that the last run could not: files whose units all lie where the topic was deleted.
@@ -194,6 +200,12 @@ impl Rebuild<'_> {
                 ));
             }
         }
+        if self.list.position != marks.log_end {
+            return doubt(format!(
+                "the list of queues is of {}, the log ends at {}",
+                self.list.position, marks.log_end
+            ));
+        }
         let mut known: HashMap<(&str, i32), ()> = HashMap::new();
         for listed in self.list.alive(self.deleted) {
             known.insert((&listed.topic, listed.queue_id), ());
@@ -220,7 +232,7 @@ impl Rebuild<'_> {
                 }
             }
         }
-        if self.index.is_some_and(|index| index.end().1 < marks.index_end) {
+        if self.index.is_some_and(|index| index.reaches_to() < marks.index_end) {
             return doubt("index files are missing".to_owned());
         }
         Ok(Recovered { end: marks.log_end, last_timestamp: marks.last_timestamp, in_step: true })
@@ -235,16 +247,15 @@ impl Rebuild<'_> {
             return Err(Retry::Everything(format!("the log does not reach to the mark {mark}")));
         }
         tracing::info!(mark, "the last stop was not clean: recovering from the mark");
-        let mut given = Given::new();
         for queue in self.queues.all() {
             let (_, end) = queue.load().map_err(self.queue_error("read"))?;
             let believed = queue.end_below_mark(mark).map_err(self.queue_error("read"))?;
             if believed < end {
                 queue.cut(believed).map_err(self.queue_error("cut"))?;
             }
-            given.insert(queue.number(), (queue, end));
+            self.was_given(&queue, end);
         }
-        self.compare_with_list(mark, &mut given)?;
+        self.compare_with_list(mark)?;
 
         let index_from = self.index_from(marks)?;
         let from = mark.min(index_from);
@@ -284,13 +295,13 @@ impl Rebuild<'_> {
         if result.end < mark {
             return Err(Retry::Everything(format!("the log ends at {}, before the mark {mark}", result.end)));
         }
-        self.keep_given(&given, result.end);
+        self.keep_given(result.end);
         self.report(&result);
         Ok(Recovered { end: result.end, last_timestamp: self.last_timestamp(&result), in_step: false })
     }
 
     /// The list shows queues whose files are gone or cut.
-    fn compare_with_list(&self, mark: u64, given: &mut Given) -> Result<(), Retry> {
+    fn compare_with_list(&self, mark: u64) -> Result<(), Retry> {
         for listed in self.list.alive(self.deleted) {
             let queue = self.queues.get_or_create(&listed.topic, listed.queue_id);
             match listed.last_physical {
@@ -308,8 +319,7 @@ impl Rebuild<'_> {
                 None if queue.max_offset() < listed.max => queue.set_loaded(listed.max, listed.max),
                 _ => {}
             }
-            let entry = given.entry(queue.number()).or_insert((queue, 0));
-            entry.1 = entry.1.max(listed.next);
+            self.was_given(&queue, listed.next);
         }
         Ok(())
     }
@@ -317,10 +327,14 @@ impl Rebuild<'_> {
     /// From where on the log must be indexed again.
     fn index_from(&self, marks: &Marks) -> Result<u64, Retry> {
         let Some(index) = self.index else { return Ok(u64::MAX) };
+        let mut from = marks.written;
         if let Some(begin) = index.drop_behind_if_unsure(marks.index_synced)? {
             tracing::warn!(from = begin, "the newest index files may not be whole: indexing again");
+            from = from.min(begin);
         }
-        if index.end().1 < marks.index_end { Ok(index.end().1) } else { Ok(marks.written) }
+        // The newest message that is left may have keys in a file that is gone.
+        let end = index.reaches_to();
+        Ok(if end < marks.index_end { from.min(end.saturating_sub(1)) } else { from })
     }
 
     // ---- 3. everything ----
@@ -329,7 +343,6 @@ impl Rebuild<'_> {
     pub(crate) fn everything(&mut self) -> Result<Recovered, Retry> {
         let log = self.log();
         let tail = self.find_tail(&log)?;
-        let mut given = Given::new();
         for queue in self.queues.all() {
             let (_, end) = queue.load().map_err(self.queue_error("read"))?;
             // Units behind the end of a log that ends well were never promised to anybody. When the tail is torn, or the
@@ -338,15 +351,17 @@ impl Rebuild<'_> {
                 true => queue.first_at_or_behind(tail.end).map_err(self.queue_error("read"))?,
                 false => end,
             };
-            given.insert(queue.number(), (queue, end));
+            self.was_given(&queue, end);
         }
         for listed in self.list.alive(self.deleted) {
             let queue = self.queues.get_or_create(&listed.topic, listed.queue_id);
-            let entry = given.entry(queue.number()).or_insert((queue, 0));
-            entry.1 = entry.1.max(listed.next);
+            self.was_given(&queue, listed.next);
         }
         if let Some(index) = self.index.filter(|_| !self.clean_exit) {
-            index.drop_unfinished()?;
+            index.drop_unflushed(self.index_flushed_ms)?;
+        }
+        if let Some(index) = self.index {
+            index.drop_behind_if_unsure(tail.end)?;
         }
 
         let mut projector = self.projector();
@@ -358,7 +373,7 @@ impl Rebuild<'_> {
             let placement = projector.place(record);
             for placement in placement.iter().chain(projector.further_placements()) {
                 let first = seen.insert(placement.queue.number(), ()).is_none();
-                self.lay(placement, first, &projector, &mut given, &mut repeated)?;
+                self.lay(placement, first, &projector, &mut repeated)?;
                 pushed += 1;
             }
             if projector.has_keys() {
@@ -387,7 +402,7 @@ impl Rebuild<'_> {
                 queue.cut(end).map_err(self.queue_error("cut"))?;
             }
         }
-        self.keep_given(&given, result.end);
+        self.keep_given(result.end);
         self.report(&result);
         Ok(Recovered { end: result.end, last_timestamp: self.last_timestamp(&result), in_step: false })
     }
@@ -398,7 +413,6 @@ impl Rebuild<'_> {
         placement: &Placement,
         first: bool,
         projector: &Projector,
-        given: &mut Given,
         repeated: &mut u64,
     ) -> Result<(), Retry> {
         let queue = &placement.queue;
@@ -420,8 +434,7 @@ impl Rebuild<'_> {
                 "messages are lost: holes in the queue"
             );
         }
-        let entry = given.entry(queue.number()).or_insert_with(|| (Arc::clone(queue), 0));
-        entry.1 = entry.1.max(queue.max_offset());
+        self.was_given(queue, queue.max_offset());
         Ok(())
     }
 
@@ -446,9 +459,16 @@ impl Rebuild<'_> {
         Ok(())
     }
 
+    /// The queue has given the offsets below `next`.
+    fn was_given(&self, queue: &Arc<ConsumeQueue>, next: i64) {
+        let mut given = self.given.borrow_mut();
+        let entry = given.entry(queue.number()).or_insert_with(|| (Arc::clone(queue), 0));
+        entry.1 = entry.1.max(next);
+    }
+
     /// No offset is given twice: where a queue had got further than the log, holes take the places.
-    fn keep_given(&self, given: &Given, log_end: u64) {
-        for (queue, offset) in given.values() {
+    fn keep_given(&self, log_end: u64) {
+        for (queue, offset) in self.given.borrow().values() {
             if queue.max_offset() < *offset {
                 tracing::error!(
                     topic = queue.topic(),
@@ -547,6 +567,8 @@ mod tests {
         assert!(matches!(way(Some(&marks), None, "b1"), Way::Everything(_)));
         assert!(matches!(way(Some(&clean), Some("7 n"), "b1"), Way::Everything(_)));
         assert!(matches!(way(Some(&marks), Some("8"), "b1"), Way::Everything(_)));
+        let begun = Marks { abort: String::new(), ..marks.clone() };
+        assert!(matches!(way(Some(&begun), Some(""), "b1"), Way::Everything(_)));
         let Way::FromMark(same_boot) = way(Some(&marks), Some("7 n"), "b1") else { panic!() };
         assert_eq!((same_boot.written, same_boot.index_synced), (50, u64::MAX));
         let Way::FromMark(other_boot) = way(Some(&marks), Some("7 n"), "b2") else { panic!() };

@@ -77,7 +77,7 @@ impl Store {
         };
         keeper.marks.abort.clone_from(&token);
         keeper.marks.last_timestamp = opened.last_timestamp;
-        keeper.marks.index_end = opened.index.as_ref().map_or(0, |index| index.end().1);
+        keeper.marks.index_end = opened.index.as_ref().map_or(0, |index| index.reaches_to());
         write_abort(&options.root, &token)?;
         keeper.write(true)?;
 
@@ -287,7 +287,7 @@ impl Store {
         if physical_offset >= log.appended.get() || log.files.segment_at(physical_offset).is_none() {
             return Ok(None);
         }
-        match lookup::record_at(log, physical_offset, None) {
+        match lookup::whole_record_at(log, physical_offset) {
             Some(record) => Ok(Some(record)),
             None => Err(ReadError::NoRecord { offset: physical_offset }),
         }

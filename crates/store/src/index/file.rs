@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::disk;
 use crate::log::reserve_blocks;
@@ -25,6 +26,8 @@ pub(crate) struct IndexFile {
     mapped: MappedFile,
     slots: u32,
     units: u32,
+    /// Written since the last flush, as far as is known.
+    is_dirty: AtomicBool,
 }
 
 /// A unit that a look-up found.
@@ -66,8 +69,12 @@ impl IndexFile {
             let _ = disk::remove_file(path);
             return Err(error);
         }
-        let file =
-            IndexFile { mapped: MappedFile::map(path, file, Self::size(slots, units)?)?, slots, units };
+        let file = IndexFile {
+            mapped: MappedFile::map(path, file, Self::size(slots, units)?)?,
+            slots,
+            units,
+            is_dirty: AtomicBool::new(true),
+        };
         file.store_u64(BEGIN_TIMESTAMP, end_timestamp as u64);
         file.store_u64(END_TIMESTAMP, end_timestamp as u64);
         file.store_u64(BEGIN_OFFSET, end_offset);
@@ -79,14 +86,19 @@ impl IndexFile {
     /// Opens a file. One that was sparse gets its blocks when it is to be written.
     pub(super) fn open(path: &Path, slots: u32, units: u32) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(path)?;
-        Ok(IndexFile { mapped: MappedFile::map(path, file, Self::size(slots, units)?)?, slots, units })
+        Ok(IndexFile {
+            mapped: MappedFile::map(path, file, Self::size(slots, units)?)?,
+            slots,
+            units,
+            is_dirty: AtomicBool::new(true),
+        })
     }
 
     /// Opens a file to look into it.
     pub(crate) fn open_read_only(path: &Path, slots: u32, units: u32) -> io::Result<Self> {
         let file = File::open(path)?;
         let mapped = MappedFile::map_read_only(path, file, Self::size(slots, units)?)?;
-        Ok(IndexFile { mapped, slots, units })
+        Ok(IndexFile { mapped, slots, units, is_dirty: AtomicBool::new(false) })
     }
 
     /// With how many slots and units a file was made. Its length allows many pairs; only with the right one the first units
@@ -240,6 +252,8 @@ impl IndexFile {
         self.store_u64(END_OFFSET, physical_offset);
         self.store_u64(END_TIMESTAMP, store_timestamp as u64);
         self.mapped.store(INDEX_COUNT, number + 1);
+        // Last, so that a flush at the same time can't take what is half written for done.
+        self.is_dirty.store(true, Ordering::Release);
     }
 
     /// The units of a key hash, newest first, until `take` says no.
@@ -260,8 +274,16 @@ impl IndexFile {
         }
     }
 
+    /// Forces the file to the device, unless it was not written since it last was.
     pub(super) fn flush(&self) -> io::Result<()> {
-        self.mapped.flush()
+        if !self.is_dirty.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let flushed = self.mapped.flush();
+        if flushed.is_err() {
+            self.is_dirty.store(true, Ordering::Release);
+        }
+        flushed
     }
 }
 

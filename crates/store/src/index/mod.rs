@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferromq_protocol::message::{java_string_hash, java_string_hash_onto};
 use parking_lot::RwLock;
@@ -21,6 +22,8 @@ pub(crate) struct KeyIndex {
     slots: u32,
     units: u32,
     files: RwLock<Vec<Arc<IndexFile>>>,
+    /// A file was created since the last flush: its name may not be on the device.
+    has_new_file: AtomicBool,
 }
 
 /// The hash that an index file keeps of a key: the absolute value of Java's hash, 0 for the one that has none.
@@ -81,12 +84,25 @@ impl KeyIndex {
         if let Some(last) = files.last() {
             last.reserve().map_err(FileError::at("allocate", &last.path()))?;
         }
-        Ok(KeyIndex { directory, slots, units, files: RwLock::new(files) })
+        Ok(KeyIndex {
+            directory,
+            slots,
+            units,
+            files: RwLock::new(files),
+            has_new_file: AtomicBool::new(true),
+        })
     }
 
     /// Store time and physical offset of the newest indexed message; zeros without any.
     pub(crate) fn end(&self) -> (i64, u64) {
         self.files.read().last().map_or((0, 0), |last| (last.end_timestamp(), last.end_offset()))
+    }
+
+    /// The physical offset behind which no message is indexed, plus one; 0 without any.
+    pub(crate) fn reaches_to(&self) -> u64 {
+        let files = self.files.read();
+        let newest = files.iter().rev().find(|file| !file.is_empty());
+        newest.map_or(0, |newest| newest.end_offset() + 1)
     }
 
     /// First and last physical offset of every file that holds a key.
@@ -104,15 +120,16 @@ impl KeyIndex {
         self.drop_files(|_| true).map(|_| ())
     }
 
-    /// Deletes the newest file unless it is full: it was being written when the machine may have lost power.
-    pub(crate) fn drop_unfinished(&self) -> Result<(), FileError> {
-        self.drop_files(|file| !file.is_full()).map(|_| ())
+    /// Deletes the files that are not full, or end at `flushed_ms` (`indexMsgTimestamp` of the checkpoint) or later: they may not
+    /// have been on the device when the machine lost power.
+    pub(crate) fn drop_unflushed(&self, flushed_ms: i64) -> Result<(), FileError> {
+        self.drop_files(|file| !file.is_full() || file.end_timestamp() >= flushed_ms).map(|_| ())
     }
 
-    /// Deletes the files that end behind `physical_offset`: what they hold may not be whole. Returns where the first of
-    /// them began.
+    /// Deletes the files that hold keys of a message at or behind `physical_offset`: what they hold may not be whole. Returns
+    /// where the first of them began.
     pub(crate) fn drop_behind_if_unsure(&self, physical_offset: u64) -> Result<Option<u64>, FileError> {
-        self.drop_files(|file| !file.is_empty() && file.end_offset() > physical_offset)
+        self.drop_files(|file| !file.is_empty() && file.end_offset() >= physical_offset)
     }
 
     fn drop_files(&self, which: impl Fn(&IndexFile) -> bool) -> Result<Option<u64>, FileError> {
@@ -137,21 +154,24 @@ impl KeyIndex {
         if hashes.is_empty() {
             return Ok(());
         }
-        let mut last = self.writable()?;
-        if !last.is_empty() {
-            let end = last.end_offset();
-            if physical_offset < end {
-                return Ok(());
+        let last = self.files.read().last().cloned();
+        // An empty file carries on the end of the one before.
+        let end = last.as_ref().map_or(0, |last| last.end_offset());
+        if physical_offset < end {
+            return Ok(());
+        }
+        let mut last = match last.filter(|last| !last.is_full()) {
+            Some(last) => last,
+            None => self.writable()?,
+        };
+        if physical_offset == end {
+            // Perhaps the process died between two keys of this message.
+            let missing: Vec<u32> =
+                hashes.iter().copied().filter(|hash| !self.has(*hash, physical_offset)).collect();
+            for hash in missing {
+                last = self.put_one(last, hash, physical_offset, store_timestamp)?;
             }
-            if physical_offset == end {
-                // Perhaps the process died between two keys of this message.
-                let missing: Vec<u32> =
-                    hashes.iter().copied().filter(|hash| !self.has(*hash, physical_offset)).collect();
-                for hash in missing {
-                    last = self.put_one(last, hash, physical_offset, store_timestamp)?;
-                }
-                return Ok(());
-            }
+            return Ok(());
         }
         for hash in hashes {
             last = self.put_one(last, *hash, physical_offset, store_timestamp)?;
@@ -196,6 +216,7 @@ impl KeyIndex {
         let path = self.directory.join(format!("{name:017}"));
         let file = Arc::new(IndexFile::create(&path, self.slots, self.units, end_timestamp, end_offset)?);
         self.files.write().push(Arc::clone(&file));
+        self.has_new_file.store(true, Ordering::Release);
         Ok(file)
     }
 
@@ -216,10 +237,15 @@ impl KeyIndex {
 
     /// Forces the files to the device.
     pub(crate) fn flush(&self) -> Result<(), FileError> {
-        // Full files were flushed before they were followed by another one, or by an earlier call.
         let files = self.files.read().clone();
-        for file in files.iter().rev().take(2) {
+        for file in files.iter() {
             file.flush().map_err(FileError::at("flush", &file.path()))?;
+        }
+        if self.has_new_file.swap(false, Ordering::AcqRel)
+            && let Err(error) = disk::sync_directory(&self.directory)
+        {
+            self.has_new_file.store(true, Ordering::Release);
+            return Err(FileError::at("flush", &self.directory)(error));
         }
         Ok(())
     }

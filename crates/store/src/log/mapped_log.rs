@@ -64,6 +64,8 @@ impl MappedLog {
             let _ = disk::remove_file(&path);
             return Err(error);
         }
+        // For good, with its length: when the files before it are deleted, only its name tells where the log goes on.
+        disk::sync_all(&file)?;
         disk::sync_directory(directory)?;
         Ok(Arc::new(Segment::new(base, MappedFile::map(&path, file, size)?)))
     }

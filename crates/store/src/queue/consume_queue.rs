@@ -433,16 +433,17 @@ impl ConsumeQueue {
         Ok(low)
     }
 
-    /// The first queue offset of the loaded files whose unit points to `physical_offset` or behind.
+    /// The first queue offset of the loaded files whose unit points to `physical_offset` or behind. Holes that point there stand
+    /// for messages in front of it.
     pub(crate) fn first_at_or_behind(&self, physical_offset: u64) -> io::Result<i64> {
-        let behind = |unit: Option<Unit>| unit.is_some_and(|unit| unit.physical_offset >= physical_offset);
+        let behind = |unit: Option<Unit>| unit.is_some_and(|unit| unit.is_behind(physical_offset));
         self.partition(self.min_offset(), self.max_offset(), behind)
     }
 
     /// End of the loaded units that point below `mark`, where every unit below the mark was written; behind it anything may be
-    /// in the files, also nothing.
+    /// in the files, also nothing. Holes that point to the mark stand for messages in front of it.
     pub(crate) fn end_below_mark(&self, mark: u64) -> io::Result<i64> {
-        let behind = |unit: Option<Unit>| unit.is_none_or(|unit| unit.physical_offset >= mark);
+        let behind = |unit: Option<Unit>| unit.is_none_or(|unit| unit.is_behind(mark));
         self.partition(self.min_offset(), self.max_offset(), behind)
     }
 
@@ -475,10 +476,10 @@ impl ConsumeQueue {
         !std::mem::replace(&mut tail.listed, true)
     }
 
-    /// Begins the queue anew at `offset`: what its files hold from there on is erased. (The units before are stale, the
-    /// log no longer has their messages.)
+    /// Begins the queue anew at `offset`: its files are deleted. (The units before are stale, the log no longer has their
+    /// messages; blank ones will take their places.)
     pub(crate) fn restart_at(&self, offset: i64) -> io::Result<()> {
-        self.cut(offset)?;
+        self.cut(0)?;
         self.set_loaded(offset, offset);
         Ok(())
     }

@@ -223,6 +223,11 @@ impl ConsumeQueues {
         *unwritten = queues;
     }
 
+    /// Any file may hold what is not on the device: it was written by an earlier run. The next [`sync`](Self::sync) does them all.
+    pub(crate) fn suspect_everything(&self) {
+        *self.writing.lock() = Unsynced { files: Vec::new(), too_many: true };
+    }
+
     /// Forces what was written to the device.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let Unsynced { files, too_many } = std::mem::take(&mut *self.writing.lock());
@@ -245,7 +250,9 @@ impl ConsumeQueues {
 
     /// Deletes the files of a topic. Its handles must have been reset, within the same [`without_writing`](Self::without_writing).
     pub(crate) fn delete_files(&self, topic: &str) -> io::Result<()> {
-        self.files.delete_topic(topic)
+        self.files.delete_topic(topic)?;
+        // For good: when the log no longer reaches back to the deletion, nothing tells that these files are dead.
+        disk::sync_directory(self.files.directory())
     }
 
     /// Runs `work` while no queue file is written.

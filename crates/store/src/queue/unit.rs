@@ -52,6 +52,15 @@ impl Unit {
         self.size > 0 && self.size <= NO_MESSAGE && self.physical_offset <= i64::MAX as u64
     }
 
+    /// Whether the unit's message lies at `physical_offset` or behind. That of a hole which points there lay before.
+    pub(crate) fn is_behind(self, physical_offset: u64) -> bool {
+        if self.is_message() {
+            self.physical_offset >= physical_offset
+        } else {
+            self.physical_offset > physical_offset
+        }
+    }
+
     pub(crate) fn is_pre_blank(self) -> bool {
         self.size == NO_MESSAGE && self.physical_offset == 0
     }
