@@ -3,6 +3,7 @@ package interop;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
 
@@ -25,12 +26,18 @@ public final class Environment {
         return Files.readString(Path.of(SERVERS_DIR, server, "address")).trim();
     }
 
-    /** Runs `interop/servers ACTION DIR-OF-SERVER`. */
-    public static void servers(String action, String server) throws IOException, InterruptedException {
-        List<String> command = List.of(SERVERS, action, Path.of(SERVERS_DIR, server).toString());
+    public static Path directory(String server) {
+        return Path.of(SERVERS_DIR, server);
+    }
+
+    /** Runs `interop/servers ACTION DIR-OF-SERVER MORE…`. */
+    public static void servers(String action, String server, String... more) throws IOException, InterruptedException {
+        List<String> command = new ArrayList<>(List.of(SERVERS, action, directory(server).toString()));
+        command.addAll(List.of(more));
+        Files.createDirectories(directory(server));
         // Not inherited or piped: a server that is started would keep the stream open.
         Process process = new ProcessBuilder(command).redirectErrorStream(true)
-            .redirectOutput(Path.of(SERVERS_DIR, server, action + ".out").toFile()).start();
+            .redirectOutput(directory(server).resolve(action + ".out").toFile()).start();
         if (process.waitFor() != 0) {
             throw new IOException(command + " ended with " + process.exitValue());
         }
