@@ -262,7 +262,7 @@ impl Broker {
         let store = Store::open(options)?;
         let config_directory = Path::new(&config.store_path_root_dir).join("config");
         let topics = TopicTable::load(&config_directory, &config)?;
-        let groups = SubscriptionGroups::load(&config_directory)?;
+        let groups = SubscriptionGroups::load(&config_directory, config.enable_lmq)?;
         let held_pulls = Arc::new(HeldPulls::default());
         store.set_arrival_listener(held_pulls.clone());
         Ok(Arc::new(Self {
@@ -270,6 +270,7 @@ impl Broker {
             properties: BrokerProperties::new(&config, ip),
             offsets: ConsumerOffsets::load(
                 &config_directory,
+                config.enable_lmq,
                 Duration::from_millis(config.flush_consumer_offset_interval.into()),
                 config.consumer_offset_update_version_step,
             )?,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ferromq_protocol::message::{RecordFields, sysflag};
 
 use crate::error::PushError;
-use crate::queue::ConsumeQueue;
+use crate::late::Late;
+use crate::queue::{ConsumeQueue, ConsumeQueues};
 
 /// Records that are appended together. One per connection, reused: after the first few rounds nothing allocates.
 ///
@@ -27,7 +28,10 @@ pub struct AppendBatch {
     pub(crate) scratch: Vec<u8>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) outcomes: Vec<Outcome>,
+    /// The record that is just being completed, see [`Late`].
+    pub(crate) completed: Vec<u8>,
     pub(crate) crc_property: bool,
+    light_queues: Option<Arc<ConsumeQueues>>,
     record_len_max: usize,
 }
 
@@ -35,15 +39,18 @@ pub struct AppendBatch {
 pub(crate) struct Entry {
     pub(crate) queue: Arc<ConsumeQueue>,
     pub(crate) size: u32,
+    /// Queue offsets that it takes.
+    pub(crate) messages: u32,
     /// Bytes of this record and the ones of its group behind it: they must end up in one file.
     pub(crate) group_size: u32,
     pub(crate) takes_queue_offset: bool,
+    pub(crate) late: Option<Box<Late>>,
 }
 
 /// What became of an appended record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its offset in its queue (0 for prepared and rolled back transactional messages).
+    /// Its offset in its queue, of a batch in one record the first (0 for prepared and rolled back transactional messages).
     pub queue_offset: i64,
     /// Where it begins in the log.
     pub physical_offset: u64,
@@ -61,12 +68,19 @@ impl Outcome {
 }
 
 impl AppendBatch {
-    pub(crate) fn new(record_len_max: usize, crc_property: bool) -> Self {
+    /// `light_queues`: all queues, if messages may go to light queues.
+    pub(crate) fn new(
+        record_len_max: usize,
+        crc_property: bool,
+        light_queues: Option<Arc<ConsumeQueues>>,
+    ) -> Self {
         AppendBatch {
             scratch: Vec::new(),
             entries: Vec::new(),
             outcomes: Vec::new(),
+            completed: Vec::new(),
             crc_property,
+            light_queues,
             record_len_max,
         }
     }
@@ -92,7 +106,7 @@ impl AppendBatch {
         }
         let mut group_size = 0;
         for entry in self.entries[entries_before..].iter_mut().rev() {
-            group_size += entry.size;
+            group_size += entry.size + entry.late.as_ref().map_or(0, |late| late.growth_max() as u32);
             entry.group_size = group_size;
         }
         result
@@ -105,22 +119,27 @@ impl AppendBatch {
     ) -> Result<usize, PushError> {
         let start = self.scratch.len();
         let mut count = 0;
+        let mut growth = 0;
         for record in records {
             debug_assert_eq!((record.topic, record.queue_id), (queue.topic(), queue.queue_id()));
-            let size = if self.crc_property {
+            let late = Late::of(&record, self.light_queues.as_ref(), self.crc_property)?;
+            let size = if self.crc_property && late.is_none() {
                 record.encode_with_crc_property_into(&mut self.scratch)?
             } else {
                 record.encode_into(&mut self.scratch)?
             };
-            let len = self.scratch.len() - start;
+            growth += late.as_ref().map_or(0, |late| late.growth_max());
+            let len = self.scratch.len() - start + growth;
             if len > self.record_len_max {
                 return Err(PushError::LargerThanFile { len, max: self.record_len_max });
             }
             self.entries.push(Entry {
                 queue: Arc::clone(queue),
                 size: size as u32,
+                messages: late.as_ref().map_or(1, |late| late.messages()),
                 group_size: 0,
                 takes_queue_offset: sysflag::takes_queue_offset(record.sys_flag),
+                late,
             });
             count += 1;
         }
@@ -156,5 +175,7 @@ impl AppendBatch {
         self.scratch.shrink_to(KEPT);
         self.entries.clear();
         self.outcomes.clear();
+        self.completed.clear();
+        self.completed.shrink_to(KEPT);
     }
 }

@@ -105,8 +105,16 @@ impl CommitLog {
                 break;
             }
             let physical_offset = appender.end();
-            let queue_offset = if entry.takes_queue_offset { entry.queue.take_offset() } else { 0 };
-            let record = &mut batch.scratch[from..from + entry.size as usize];
+            let queue_offset = match entry.takes_queue_offset {
+                true => entry.queue.take_offsets(entry.messages),
+                false => 0,
+            };
+            let mut record = &mut batch.scratch[from..from + entry.size as usize];
+            if let Some(late) = &entry.late {
+                late.complete(record, queue_offset, &mut batch.completed);
+                record = &mut batch.completed;
+                watched |= late.is_watched();
+            }
             set_log_fields(record, queue_offset, physical_offset, now);
             if batch.crc_property {
                 seal_crc_property(record);
@@ -115,7 +123,7 @@ impl CommitLog {
             batch.outcomes.push(Outcome {
                 queue_offset,
                 physical_offset,
-                size: entry.size,
+                size: record.len() as u32,
                 store_timestamp: now,
             });
             watched |= entry.queue.is_watched();

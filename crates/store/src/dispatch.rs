@@ -10,17 +10,17 @@ use std::sync::atomic::{AtomicU8, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use ferromq_protocol::message::{RecordView, java_string_hash, java_string_hash_onto, properties, sysflag};
+use ferromq_protocol::names::{LMQ_PREFIX, SCHEDULE_TOPIC};
 use parking_lot::Mutex;
 
 use crate::commit_log::{CommitLog, Entry, entry_at};
 use crate::deleted::DeletedTopics;
 use crate::index::{KeyIndex, key_hash, topic_hash};
+use crate::late::may_go_to_light_queues;
 use crate::log::{RecordSlice, Segment};
 use crate::options::StoreOptions;
 use crate::queue::{ConsumeQueue, ConsumeQueues, Pushed, Unit};
 
-/// The topic whose units carry the delivery time instead of a tag's hash.
-const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
 /// Bytes of the log that one round takes at most: how long others wait for the dispatcher.
 const ROUND_BYTES: u64 = 1 << 20;
 /// Places of the dispatcher's queue cache, a power of two.
@@ -160,15 +160,14 @@ impl Projector {
     /// The queues that `INNER_MULTI_DISPATCH` names (`docs/spec/02-store.md` §4.9, §7.3).
     fn place_in_light_queues(&mut self, topic: &str, queue_id: i32, facts: &Facts<'_>, unit: Unit) {
         let (Some(names), Some(offsets)) = (facts.multi_dispatch, facts.multi_offsets) else { return };
-        let system = topic.starts_with("%RETRY%") || topic.starts_with("rmq_sys_") || topic == SCHEDULE_TOPIC;
-        if system || names.split(',').count() != offsets.split(',').count() {
+        if !may_go_to_light_queues(topic) || names.split(',').count() != offsets.split(',').count() {
             return;
         }
         for (name, offset) in names.split(',').zip(offsets.split(',')) {
             if let Ok(queue_offset) = offset.parse()
                 && is_directory_name(name)
             {
-                let queue = self.queue(name, if name.starts_with("%LMQ%") { 0 } else { queue_id });
+                let queue = self.queue(name, if name.starts_with(LMQ_PREFIX) { 0 } else { queue_id });
                 self.further.push(Placement { queue, queue_offset, unit });
             }
         }

@@ -106,6 +106,9 @@ pub enum PushError {
         /// The limit.
         max: usize,
     },
+    /// A batch in one record does not say how many messages it holds.
+    #[error("a batch in one record must say in the property INNER_NUM that it holds 1 to 32767 messages")]
+    InnerBatch,
 }
 
 /// A record could not be read at a physical offset.

@@ -41,6 +41,8 @@ pub struct StoreOptions {
     pub flush_interval_consume_queue: Duration,
     /// `enabledAppendPropCRC` (false): every record gets a `__CRC32#` property.
     pub append_crc_property: bool,
+    /// `enableLmq` (false): messages get an offset of each light queue that they name.
+    pub light_queues_enabled: bool,
     /// `enableMultiDispatch` (false): build the light queues that messages name.
     pub multi_dispatch_enabled: bool,
     /// `messageDelayLevel` in milliseconds, level 1 first. Units of `SCHEDULE_TOPIC_XXXX` carry the delivery time.
@@ -116,6 +118,7 @@ impl StoreOptions {
             flush_interval_commit_log: Duration::from_millis(500),
             flush_interval_consume_queue: Duration::from_secs(1),
             append_crc_property: false,
+            light_queues_enabled: false,
             multi_dispatch_enabled: false,
             delay_levels_ms,
             delete_when_hours: vec![4],

@@ -3,7 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
+use ferromq_protocol::message::{RecordView, sysflag};
+use ferromq_protocol::names::LMQ_PREFIX;
+
 use crate::commit_log::CommitLog;
+use crate::late::inner_num;
 use crate::log::Segment;
 use crate::options::StoreOptions;
 use crate::queue::{ConsumeQueue, UNIT, Unit};
@@ -18,6 +22,8 @@ const UNITS: usize = 64;
 /// Where a record has its queue offset and its physical offset.
 const QUEUE_OFFSET: std::ops::Range<usize> = 20..28;
 const PHYSICAL_OFFSET: std::ops::Range<usize> = 28..36;
+/// Where it has the lowest byte of its flags.
+const SYS_FLAG_LOW: usize = 39;
 
 /// Limits of one read, from the settings.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +91,8 @@ pub(crate) fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
     }
 
     let log_end = log.appended.get();
+    // Records in a light queue hold the offset that they have in their own queue.
+    let light = queue.topic().starts_with(LMQ_PREFIX);
     let hot_only = request.residency == Residency::HotOnly;
     let mut reader = Reader { log, log_end, segment: None };
     let mut resident_block = u64::MAX;
@@ -117,6 +125,10 @@ pub(crate) fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
         for (index, unit) in units[..count].iter().enumerate() {
             let unit = Unit::decode(unit);
             let queue_offset = first + index as i64;
+            if queue_offset < outcome.next_offset {
+                // One more message of the batch that was handed out as a whole.
+                continue;
+            }
             if unit.is_message() && reader.is_full(limits, &request, &outcome, unit) {
                 break 'scan;
             }
@@ -136,9 +148,9 @@ pub(crate) fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
                 outcome.turn_cold();
                 break 'scan;
             }
-            outcome.next_offset = queue_offset + 1;
             let bytes = record.bytes();
-            if !is_the_record(bytes, unit, queue_offset) {
+            let Some(end) = end_of_record(bytes, unit, queue_offset, light) else {
+                outcome.next_offset = queue_offset + 1;
                 tracing::error!(
                     topic = queue.topic(),
                     queue = queue.queue_id(),
@@ -147,12 +159,13 @@ pub(crate) fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
                     "the queue points to something else than its message: skipped"
                 );
                 continue;
-            }
+            };
+            outcome.next_offset = end;
             if !filter.matches_record(bytes) {
                 outcome.filtered += 1;
                 continue;
             }
-            outcome.messages += 1;
+            outcome.messages += (end - queue_offset) as usize;
             outcome.bytes += bytes.len();
             outcome.status = ReadStatus::Found;
             out.push(queue_offset, record);
@@ -162,12 +175,21 @@ pub(crate) fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
     outcome
 }
 
-/// Whether the bytes are the record that the unit means, by what its front says.
-fn is_the_record(bytes: &[u8], unit: Unit, queue_offset: i64) -> bool {
-    bytes.len() >= PHYSICAL_OFFSET.end
+/// The queue offset behind the record's message, or behind the last one if it holds a batch. `None` if the bytes are not the
+/// record that the unit means, by what its front says.
+fn end_of_record(bytes: &[u8], unit: Unit, queue_offset: i64, light: bool) -> Option<i64> {
+    let is_there = bytes.len() > SYS_FLAG_LOW
         && bytes[..4] == unit.size.to_be_bytes()
-        && bytes[PHYSICAL_OFFSET] == unit.physical_offset.to_be_bytes()
-        && bytes[QUEUE_OFFSET] == queue_offset.to_be_bytes()
+        && bytes[PHYSICAL_OFFSET] == unit.physical_offset.to_be_bytes();
+    if !is_there {
+        return None;
+    }
+    if i32::from(bytes[SYS_FLAG_LOW]) & sysflag::INNER_BATCH != 0 {
+        let record = RecordView::parse(bytes).ok()?;
+        let end = record.queue_offset() + i64::from(inner_num(record.properties())?);
+        return (record.queue_offset()..end).contains(&queue_offset).then_some(end);
+    }
+    (light || bytes[QUEUE_OFFSET] == queue_offset.to_be_bytes()).then_some(queue_offset + 1)
 }
 
 impl Reader<'_> {

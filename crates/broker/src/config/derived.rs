@@ -72,6 +72,7 @@ pub fn store_options(config: &BrokerConfig) -> StoreOptions {
     options.flush_interval_consume_queue = millis(config.flush_interval_consume_queue);
     options.warm_whole_files = config.warm_maped_file_enable;
     options.append_crc_property = config.enabled_append_prop_crc;
+    options.light_queues_enabled = config.enable_lmq;
     options.multi_dispatch_enabled = config.enable_multi_dispatch;
     options.delay_levels_ms = config.message_delay_level.delays_ms().to_vec();
     options.delete_when_hours = config.delete_when.hours().to_vec();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferromq_protocol::body::{DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper};
-use ferromq_protocol::names::SYSTEM_GROUP_PREFIX;
+use ferromq_protocol::names::{LMQ_PREFIX, SYSTEM_GROUP_PREFIX};
 use parking_lot::{RwLock, RwLockWriteGuard};
 use thiserror::Error;
 
@@ -39,6 +39,8 @@ const FORBIDDEN_READ: i32 = 1 << 2;
 pub(crate) struct SubscriptionGroups {
     shared: Arc<Shared>,
     file: SavedFile,
+    /// `enableLmq`: every group of light queues exists, without being in the table.
+    light_queues: bool,
 }
 
 #[derive(Debug)]
@@ -67,7 +69,8 @@ pub(crate) enum NoGroup {
 
 impl SubscriptionGroups {
     /// Loads `subscriptionGroup.json` over the groups that every broker has, and keeps it up to date from now on.
-    pub(crate) fn load(config_directory: &Path) -> Result<Self, LoadError> {
+    /// `light_queues` is `enableLmq`.
+    pub(crate) fn load(config_directory: &Path, light_queues: bool) -> Result<Self, LoadError> {
         let (file, loaded) = ConfigFile::load(config_directory.join("subscriptionGroup.json"))?;
         let SubscriptionGroupWrapper { data_version, forbidden_table, subscription_group_table } = loaded
             .unwrap_or_else(|| SubscriptionGroupWrapper {
@@ -88,12 +91,16 @@ impl SubscriptionGroups {
             let shared = shared.clone();
             move || shared.snapshot()
         })?;
-        Ok(Self { shared, file })
+        Ok(Self { shared, file, light_queues })
     }
 
-    /// The group, if it exists.
+    /// The group, if it exists. One of light queues always does (16.2).
     pub(crate) fn get(&self, group: &str) -> Option<Arc<SubscriptionGroupConfig>> {
-        self.shared.groups.read().by_name.get(group).cloned()
+        let known = self.shared.groups.read().by_name.get(group).cloned();
+        if known.is_none() && self.light_queues && group.starts_with(LMQ_PREFIX) {
+            return Some(Arc::new(SubscriptionGroupConfig::new(group)));
+        }
+        known
     }
 
     /// The group, made now if it does not exist and the settings allow that.

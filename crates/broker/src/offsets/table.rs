@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ferromq_protocol::body::{ConsumerOffsetSerializeWrapper, DataVersion};
+use ferromq_protocol::names::LMQ_PREFIX;
 use ferromq_remoting::RateLimit;
 use parking_lot::{Mutex, RwLock};
 
@@ -17,6 +18,9 @@ use crate::config_file::{ConfigFile, LoadError, Revision, SaveError, SavedFile};
 ///
 /// Three offsets are kept for a queue: the committed one, which lives in `consumerOffset.json`; the pulled one, which
 /// says where the group's last pull would go on; and the pending reset, which the group's next pull takes.
+///
+/// With light queues (`enableLmq`) the file is `lmqConsumerOffset.json`, and the offsets of groups whose names begin with
+/// `%LMQ%` stand in a part of its own.
 #[derive(Debug)]
 pub(crate) struct ConsumerOffsets {
     table: Arc<Table>,
@@ -32,6 +36,8 @@ struct Table {
     data_version: Mutex<Version>,
     /// Pending resets in the whole table: nearly always none, and then no pull has to look for one.
     pending_resets: AtomicUsize,
+    /// `enableLmq`
+    light_queues: bool,
 }
 
 /// Topic to queues, for one group.
@@ -60,20 +66,29 @@ struct QueueProgress {
 }
 
 impl ConsumerOffsets {
-    /// Loads `consumerOffset.json` and keeps it up to date from now on.
+    /// Loads `consumerOffset.json`, or `lmqConsumerOffset.json` with `light_queues` (`enableLmq`), and keeps it up to date from now on.
     ///
     /// `flush_interval` is `flushConsumerOffsetInterval`, `version_step` is `consumerOffsetUpdateVersionStep`.
     pub(crate) fn load(
         config_directory: &Path,
+        light_queues: bool,
         flush_interval: Duration,
         version_step: u64,
     ) -> Result<Self, LoadError> {
-        let (file, loaded) = ConfigFile::load(config_directory.join("consumerOffset.json"))?;
-        let loaded: Option<ConsumerOffsetSerializeWrapper> = loaded;
+        let (file, mut loaded) = ConfigFile::load(config_directory.join(file_name(light_queues)))?;
+        if loaded.is_none() {
+            // The setting was changed: the progress is in the file of the other.
+            loaded = ConfigFile::load(config_directory.join(file_name(!light_queues)))?.1;
+        }
+        let mut loaded: Option<ConsumerOffsetSerializeWrapper> = loaded;
+        let of_light_queues = loaded.as_mut().and_then(|loaded| loaded.lmq_offset_table.take());
         let data_version =
             loaded.as_ref().map_or_else(|| DataVersion::new(clock::now_ms()), |loaded| loaded.data_version);
         let mut groups: HashMap<Arc<str>, Topics> = HashMap::new();
-        for (key, offsets) in loaded.map(|loaded| loaded.offset_table).unwrap_or_default() {
+        let of_light_queues = of_light_queues.into_iter().flatten();
+        let of_light_queues = of_light_queues.map(|(key, offset)| (key, BTreeMap::from([(0, offset)])));
+        let others = loaded.map(|loaded| loaded.offset_table).unwrap_or_default();
+        for (key, offsets) in others.into_iter().chain(of_light_queues) {
             // Topics hold no `@`; a broadcasting group is kept as `group@broadcast` (3.9).
             let Some((topic, group)) = key.split_once('@') else {
                 tracing::warn!(file = %file.path().display(), key, "not `topic@group`, these offsets are dropped");
@@ -93,6 +108,7 @@ impl ConsumerOffsets {
             groups: RwLock::new(groups),
             data_version: Mutex::new(Version { data_version, commits: 0, step: version_step.max(1) }),
             pending_resets: AtomicUsize::new(0),
+            light_queues,
         });
         let file = SavedFile::start(file, flush_interval, {
             let table = table.clone();
@@ -313,9 +329,26 @@ impl Table {
         let offsets = progresses
             .into_iter()
             .map(|(topic, group, progress)| (format!("{topic}@{group}"), progress.committed()));
-        let offset_table = offsets.filter(|(_, offsets)| !offsets.is_empty()).collect();
-        ConsumerOffsetSerializeWrapper::new(data_version, offset_table)
+        let mut offset_table: BTreeMap<_, _> = offsets.filter(|(_, offsets)| !offsets.is_empty()).collect();
+        let lmq_offset_table = self.light_queues.then(|| take_light_queues(&mut offset_table));
+        ConsumerOffsetSerializeWrapper {
+            lmq_offset_table,
+            ..ConsumerOffsetSerializeWrapper::new(data_version, offset_table)
+        }
     }
+}
+
+fn file_name(light_queues: bool) -> &'static str {
+    if light_queues { "lmqConsumerOffset.json" } else { "consumerOffset.json" }
+}
+
+/// Takes the offsets of groups of light queues out of the table; a light queue has the id 0.
+fn take_light_queues(table: &mut BTreeMap<String, BTreeMap<i32, i64>>) -> BTreeMap<String, i64> {
+    let light = |key: &String, _: &mut BTreeMap<i32, i64>| {
+        key.split_once('@').is_some_and(|(_, group)| group.starts_with(LMQ_PREFIX))
+    };
+    let taken = table.extract_if(.., light);
+    taken.filter_map(|(key, offsets)| Some((key, *offsets.get(&0)?))).collect()
 }
 
 #[cfg(test)]

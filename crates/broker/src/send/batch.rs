@@ -9,7 +9,7 @@ use ferromq_protocol::names;
 use ferromq_protocol::send::SendHeader;
 use ferromq_remoting::Connection;
 
-use super::{Pending, SendRound, Settings, TopicLookup, check, illegal, properties, too_large};
+use super::{Pending, SendRound, Settings, TopicLookup, check, illegal, properties, refuse_push, too_large};
 use crate::answer::Refusal;
 use crate::broker::Broker;
 
@@ -83,7 +83,8 @@ impl SendRound {
             body: message.body,
             properties: &stored[properties.clone()],
         });
-        let records = self.batch.push_group(&queue.queue, records).map_err(|_| too_large(config))?;
+        let records =
+            self.batch.push_group(&queue.queue, records).map_err(|error| refuse_push(config, &error))?;
         let count = self.count_for(queue);
         self.pending.push(Pending {
             count,

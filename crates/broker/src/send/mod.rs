@@ -23,7 +23,7 @@ use ferromq_protocol::message::{RecordFields, sysflag};
 use ferromq_protocol::names;
 use ferromq_protocol::send::SendHeader;
 use ferromq_remoting::Connection;
-use ferromq_store::{AppendBatch, FlushDiskType};
+use ferromq_store::{AppendBatch, FlushDiskType, PushError};
 
 use crate::answer::Refusal;
 use crate::broker::Broker;
@@ -47,6 +47,14 @@ fn too_large(config: &BrokerConfig) -> Refusal {
          properties length limit 32KB.",
         config.max_message_size
     ))
+}
+
+/// The answer to a message that can't become a record.
+fn refuse_push(config: &BrokerConfig, error: &PushError) -> Refusal {
+    match error {
+        PushError::Encode(_) | PushError::LargerThanFile { .. } => too_large(config),
+        PushError::InnerBatch => illegal(error.to_string()),
+    }
 }
 
 /// Sends of one connection between two writes to it.
@@ -214,6 +222,11 @@ impl SendRound {
         if directives.inner_batch || sys_flag & sysflag::INNER_BATCH != 0 {
             return Err(too_large(config));
         }
+        if directives.no_light_queue && config.enable_lmq {
+            return Err(illegal(
+                "the message property INNER_MULTI_DISPATCH names something else than light queues (%LMQ%…)",
+            ));
+        }
         if request.body.len() > config.max_message_size as usize {
             return Err(too_large(config));
         }
@@ -247,7 +260,7 @@ impl SendRound {
             properties: &self.properties,
         };
         let first = self.batch.len();
-        self.batch.push(&queue.queue, &record).map_err(|_| too_large(config))?;
+        self.batch.push(&queue.queue, &record).map_err(|error| refuse_push(config, &error))?;
         let unique_id = self.remember_unique_id(directives.unique_id);
         let count = self.count_for(queue);
         self.pending.push(Pending {

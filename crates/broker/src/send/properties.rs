@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use ferromq_protocol::message::{id::UniqueIds, properties};
+use ferromq_store::is_light_queue;
 use jiff::Zoned;
 use parking_lot::RwLock;
 
@@ -26,6 +27,8 @@ pub(crate) struct Directives {
     pub(crate) timer: bool,
     /// `INNER_NUM` is there: the message claims to be a batch in one record.
     pub(crate) inner_batch: bool,
+    /// `INNER_MULTI_DISPATCH` names something else than light queues.
+    pub(crate) no_light_queue: bool,
     /// There are `KEYS` that are not blank.
     pub(crate) has_keys: bool,
     /// Where the value of `UNIQ_KEY` stands in the list that was written; empty without.
@@ -62,10 +65,20 @@ pub(crate) fn take_in(client: &[u8], out: &mut Vec<u8>) -> Result<Directives, Re
             }
             b"TIMER_OUT_MS" => timer_out = true,
             b"INNER_NUM" => found.inner_batch = true,
+            b"INNER_MULTI_DISPATCH" => {
+                let names = std::str::from_utf8(value).unwrap_or_default();
+                found.no_light_queue = !names.split(',').all(is_light_queue);
+            }
             b"KEYS" => found.has_keys = !value.trim_ascii().is_empty(),
             b"UNIQ_KEY" => found.unique_id = value_start..out.len() - 1,
-            // Only the broker sets the first three; the others are of no use behind this point.
-            b"MSG_REGION" | b"TRACE_ON" | b"CLUSTER" | b"POP_CK" | b"__CRC32#" => out.truncate(start),
+            // Only the broker sets the first five; the others are of no use behind this point.
+            b"MSG_REGION"
+            | b"TRACE_ON"
+            | b"CLUSTER"
+            | b"INNER_MULTI_QUEUE_OFFSET"
+            | b"INNER_BASE"
+            | b"POP_CK"
+            | b"__CRC32#" => out.truncate(start),
             _ => {}
         }
     }

@@ -40,6 +40,8 @@ pub(crate) struct TopicTable {
     shared: Arc<Shared>,
     file: SavedFile,
     system: BTreeSet<String>,
+    /// `enableLmq`: every light queue is a topic, without being in the table.
+    light_queues: bool,
     listener: OnceLock<Listener>,
 }
 
@@ -91,7 +93,7 @@ impl TopicTable {
             let shared = shared.clone();
             move || shared.snapshot()
         })?;
-        Ok(Self { shared, file, system, listener: OnceLock::new() })
+        Ok(Self { shared, file, system, light_queues: config.enable_lmq, listener: OnceLock::new() })
     }
 
     /// Sets the one listener for changes. It is called by whoever makes a change, after the change is in force and outside
@@ -101,9 +103,13 @@ impl TopicTable {
         let _ = self.listener.set(Box::new(listener));
     }
 
-    /// The topic, if it exists.
+    /// The topic, if it exists. A light queue always does, with one queue (16.2).
     pub(crate) fn get(&self, topic: &str) -> Option<Arc<TopicConfig>> {
-        self.shared.topics.read().by_name.get(topic).cloned()
+        let known = self.shared.topics.read().by_name.get(topic).cloned();
+        if known.is_none() && self.light_queues && topic.starts_with(names::LMQ_PREFIX) {
+            return Some(Arc::new(TopicConfig::new(topic, 1)));
+        }
+        known
     }
 
     /// Whether the topic exists.

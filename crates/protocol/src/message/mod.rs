@@ -19,8 +19,9 @@ mod tests;
 mod view;
 
 pub use record::{
-    BLANK_LEN_MIN, BLANK_MAGIC, CRC_PROPERTY_LEN, EncodeError, MAGIC_V1, MAGIC_V2, PROPERTIES_LEN_MAX,
-    QUEUE_OFFSET_AT, RecordFields, TOPIC_LEN_MAX_V1, encode_blank, seal_crc_property, set_log_fields,
+    BLANK_LEN_MIN, BLANK_MAGIC, CRC_PROPERTY_LEN, EncodeError, LateProperties, MAGIC_V1, MAGIC_V2,
+    PROPERTIES_LEN_MAX, QUEUE_OFFSET_AT, RecordFields, TOPIC_LEN_MAX_V1, encode_blank, seal_crc_property,
+    set_log_fields,
 };
 pub use view::{RecordError, RecordView};
 

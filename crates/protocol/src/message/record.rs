@@ -172,9 +172,7 @@ impl RecordFields<'_> {
             if separator {
                 out.push(2);
             }
-            out.extend_from_slice(CRC_PROPERTY_NAME);
-            out.extend_from_slice(&[b'0'; 10]);
-            out.push(2);
+            put_crc_property(out);
         }
         debug_assert_eq!(out.len() - start, len);
         Ok(len)
@@ -193,6 +191,62 @@ pub fn set_log_fields(record: &mut [u8], queue_offset: i64, physical_offset: u64
     let born_host_v6 = record[SYS_FLAG_AT + 3] & sysflag::BORN_HOST_V6 as u8 != 0;
     let store_timestamp_at = if born_host_v6 { 68 } else { 56 };
     record[store_timestamp_at..store_timestamp_at + 8].copy_from_slice(&store_timestamp.to_be_bytes());
+}
+
+/// Properties that the log adds to a record because only it knows their values: they go behind the others.
+///
+/// The record was written by [`RecordFields::encode_into`] and is the only thing in `record`.
+#[derive(Debug)]
+pub struct LateProperties<'a> {
+    record: &'a mut Vec<u8>,
+    properties_len: usize,
+}
+
+impl<'a> LateProperties<'a> {
+    /// `properties_len` is the length of the properties that the record has, in bytes.
+    pub fn of(record: &'a mut Vec<u8>, properties_len: usize) -> Self {
+        debug_assert!(properties_len <= record.len());
+        LateProperties { record, properties_len }
+    }
+
+    /// Adds a property. The caller sees to it that all properties together stay below [`PROPERTIES_LEN_MAX`].
+    pub fn add(&mut self, name: &str, value: &str) {
+        self.separate();
+        self.record.extend_from_slice(name.as_bytes());
+        self.record.push(1);
+        self.record.extend_from_slice(value.as_bytes());
+        self.record.push(2);
+        self.properties_len += name.len() + value.len() + 2;
+    }
+
+    /// Makes room for the `__CRC32#` property, which [`seal_crc_property`] fills in. The last one to be added.
+    pub fn add_crc(&mut self) {
+        self.separate();
+        put_crc_property(self.record);
+        self.properties_len += CRC_PROPERTY_LEN;
+    }
+
+    /// Writes the lengths that have changed.
+    pub fn finish(self) {
+        let (record, properties_len) = (self.record, self.properties_len);
+        let at = record.len() - properties_len - 2;
+        record[at..at + 2].copy_from_slice(&(properties_len as u16).to_be_bytes());
+        let len = record.len() as u32;
+        record[..4].copy_from_slice(&len.to_be_bytes());
+    }
+
+    fn separate(&mut self) {
+        if self.properties_len > 0 && self.record.last() != Some(&2) {
+            self.record.push(2);
+            self.properties_len += 1;
+        }
+    }
+}
+
+fn put_crc_property(out: &mut Vec<u8>) {
+    out.extend_from_slice(CRC_PROPERTY_NAME);
+    out.extend_from_slice(&[b'0'; 10]);
+    out.push(2);
 }
 
 /// Computes the `__CRC32#` property of a record written by [`RecordFields::encode_with_crc_property_into`], after

@@ -141,11 +141,11 @@ impl ConsumeQueue {
 
     // ---- appending ----
 
-    /// The next queue offset, taken. Only under the log's append lock.
+    /// The next `count` queue offsets, taken; returns the first. Only under the log's append lock.
     #[inline]
-    pub(crate) fn take_offset(&self) -> i64 {
+    pub(crate) fn take_offsets(&self, count: u32) -> i64 {
         let offset = self.next_offset.load(Ordering::Relaxed);
-        self.next_offset.store(offset + 1, Ordering::Release);
+        self.next_offset.store(offset + i64::from(count), Ordering::Release);
         offset
     }
 

@@ -139,9 +139,9 @@ macro_rules! store_settings {
     batch_dispatch_request_thread_pool_nums: u32 = 16; unused "batchDispatchRequestThreadPoolNums";
     /// Log what is dispatched twice.
     enable_log_consume_queue_repeatedly_build_when_recover: bool = false; unused "enableLogConsumeQueueRepeatedlyBuildWhenRecover";
-    /// Light queues get offsets.
-    enable_lmq: bool = false; unused "enableLmq";
-    /// Light queues are built.
+    /// Messages get an offset of each light queue that they name. Offsets of groups are then kept in `lmqConsumerOffset.json`.
+    enable_lmq: bool = false; restart "enableLmq";
+    /// Light queues are built from these offsets.
     enable_multi_dispatch: bool = false; restart "enableMultiDispatch";
     /// Without effect in Apache's broker as well.
     max_lmq_consume_queue_num: u32 = 20_000; unused "maxLmqConsumeQueueNum";

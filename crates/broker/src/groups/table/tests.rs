@@ -8,7 +8,7 @@ impl Home {
     }
 
     fn load(&self) -> SubscriptionGroups {
-        SubscriptionGroups::load(self.0.path()).unwrap()
+        SubscriptionGroups::load(self.0.path(), false).unwrap()
     }
 }
 

@@ -16,7 +16,7 @@ impl Home {
     }
 
     fn load(&self) -> ConsumerOffsets {
-        ConsumerOffsets::load(self.0.path(), HOUR, 500).unwrap()
+        ConsumerOffsets::load(self.0.path(), false, HOUR, 500).unwrap()
     }
 
     fn write(&self, content: &str) {
@@ -138,7 +138,7 @@ fn clones_are_copies_of_one_topic_or_of_all() {
 #[test]
 fn every_so_many_commits_make_a_new_version() {
     let home = Home::new();
-    let offsets = ConsumerOffsets::load(home.0.path(), HOUR, 3).unwrap();
+    let offsets = ConsumerOffsets::load(home.0.path(), false, HOUR, 3).unwrap();
     let counters: Vec<_> = (0..7)
         .map(|offset| {
             offsets.set_committed("G", "T", 0, offset);
@@ -162,7 +162,7 @@ fn files_of_java_are_read() {
 fn a_damaged_file_stops_the_start() {
     let home = Home::new();
     home.write("{\"offsetTable\":{\"T@G\":{0:2");
-    assert!(matches!(ConsumerOffsets::load(home.0.path(), HOUR, 500), Err(LoadError::Damaged { .. })));
+    assert!(matches!(ConsumerOffsets::load(home.0.path(), false, HOUR, 500), Err(LoadError::Damaged { .. })));
 }
 
 #[derive(Clone, Debug)]

@@ -483,7 +483,8 @@ final class SharedStore {
         }
         Check.sameElements(waiting.keySet(), came.stream().map(Inbox::body).toList(), "delivered after the start");
         for (MessageExt message : came) {
-            long earliest = waiting.get(Inbox.body(message));
+            // 4.9 does not know the delay levels yet when it recovers: what it adds to its queues then is due after a second.
+            long earliest = deliversAgain && kind.equals("rocketmq-4.9.7") ? 0 : waiting.get(Inbox.body(message));
             Check.that(message.getStoreTimestamp() >= earliest, "%s came %d ms early", Inbox.body(message), earliest - message.getStoreTimestamp());
         }
         waiting.clear();
@@ -541,7 +542,7 @@ final class SharedStore {
     private Map<String, String> topicConfigs() throws Exception {
         Map<String, String> configs = new TreeMap<>();
         admin.getAllTopicConfig(address(), TIMEOUT_MILLIS).getTopicConfigTable().forEach((name, config) -> {
-            if (name.contains(plain)) {
+            if (name.contains(plain) && !name.startsWith("rmq_sys_")) {
                 configs.put(name, config.toString());
             }
         });
