@@ -246,3 +246,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn light_queues_have_a_file_and_a_part_of_their_own() {
+    let home = Home::new();
+    home.write(r#"{"offsetTable":{"T@g":{0:3,1:4}}}"#);
+    let load = || ConsumerOffsets::load(home.0.path(), true, HOUR, 500).unwrap();
+    let offsets = load();
+    // From before the setting was changed.
+    assert_eq!(offsets.committed("g", "T", 1), Some(4));
+    offsets.set_committed("%LMQ%g", "%LMQ%a", 0, 7);
+    offsets.stop();
+    let text = fs::read_to_string(home.0.path().join("lmqConsumerOffset.json")).unwrap();
+    assert!(text.contains("\t\"lmqOffsetTable\":{\n\t\t\"%LMQ%a@%LMQ%g\":7\n\t},\n"), "{text}");
+    let offsets = load();
+    assert_eq!(
+        (offsets.committed("%LMQ%g", "%LMQ%a", 0), offsets.committed("g", "T", 0)),
+        (Some(7), Some(3))
+    );
+}
