@@ -278,10 +278,10 @@ final class SharedStore {
         List<String> earlier = IntStream.range(1, turn).mapToObj(i -> "again " + i).toList();
         Check.eventually(60, () -> Check.sameElements(expected,
             inbox.bodies().stream().filter(body -> !deliversAgain || !earlier.contains(body)).toList(), "received"));
-        consumer.shutdown();
         committed.put(queue(retried, 0), ends.get(queue(retried, 0)));
         committed.put(queue("%RETRY%" + retryGroup, 0), admin.maxOffset(queue("%RETRY%" + retryGroup, 0)));
-        Check.eventually(10, this::checkOffsets);
+        Check.eventually(30, this::checkOffsets);
+        consumer.shutdown();
     }
 
     private void writeLight() throws Exception {
