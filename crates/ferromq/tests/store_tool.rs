@@ -88,9 +88,13 @@ fn a_store_in_use_is_refused_with_the_process_that_uses_it() {
     let namesrv = server::start_namesrv(&directory.path().join("namesrv"));
     let place = BrokerPlace::new(&directory.path().join("broker"), namesrv.address(), &SETTINGS);
     let broker = place.start();
-    let (code, said) = status(&store(&["check"], &place.store()));
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains(&format!("process {}", broker.id())), "{said}");
+    // It listens before its store is open; an answer comes after that.
+    create_topic(&mut Client::connect(broker.address()), TOPIC, 1);
+    for command in ["check", "dump", "rebuild", "stat"] {
+        let (code, said) = status(&store(&[command], &place.store()));
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(&format!("process {}", broker.id())), "{said}");
+    }
 }
 
 #[test]
@@ -101,4 +105,118 @@ fn a_configuration_file_that_cannot_be_read_is_found() {
     let (code, said) = status(&store(&["check"], &root));
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("config/topics.json"), "{said}");
+}
+
+/// Every line of a dump.
+fn lines(output: &Output) -> Vec<serde_json::Value> {
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines = text(&output.stdout);
+    lines.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+}
+
+#[test]
+fn a_dump_is_lines_of_json() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let root = filled(directory.path(), 100);
+    let all = lines(&store(&["dump"], &root));
+    assert_eq!(all.len(), 100);
+    for (number, message) in all.iter().enumerate() {
+        assert_eq!(message["topic"], TOPIC);
+        assert_eq!(
+            (&message["queueId"], &message["queueOffset"]),
+            (&(number % 2).into(), &(number / 2).into())
+        );
+        assert_eq!(message["bodyEncoding"], "text");
+        assert!(message["body"].as_str().is_some_and(|body| body.starts_with(&format!("body {number} "))));
+        assert_eq!(message["properties"]["TAGS"], "A");
+    }
+    let queue = ["dump", "--topic", TOPIC, "--queue", "1", "--queue-from", "10", "--queue-to", "13"];
+    let bodies = |lines: &[serde_json::Value]| -> Vec<String> {
+        lines.iter().map(|line| line["body"].as_str().unwrap_or_default()[..7].to_owned()).collect()
+    };
+    assert_eq!(bodies(&lines(&store(&queue, &root))), ["body 21", "body 23", "body 25"]);
+    let one = all[70]["physicalOffset"].to_string();
+    assert_eq!(lines(&store(&["dump", "--offset", &one], &root)), [all[70].clone()]);
+    let (code, said) = status(&store(&["dump", "--offset", "1"], &root));
+    assert_eq!(code, Some(1), "{said}");
+    let key = all[42]["properties"]["UNIQ_KEY"].as_str().expect("the broker gives one").to_owned();
+    assert_eq!(lines(&store(&["dump", "-t", TOPIC, "-k", &key], &root)), [all[42].clone()]);
+    assert_eq!(lines(&store(&["dump", "--max", "7"], &root)).len(), 7);
+    assert_eq!(lines(&store(&["dump", "--begin", "2200-01-01T00:00:00Z"], &root)).len(), 0);
+    assert_eq!(lines(&store(&["dump", "--end", "2200-01-01 00:00:00"], &root)).len(), 100);
+}
+
+#[test]
+fn a_dump_that_nobody_reads_on_ends_quietly() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let root = filled(directory.path(), 400);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ferromq"))
+        .args(["store", "dump"])
+        .arg(&root)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut first = String::new();
+    BufReader::with_capacity(64, child.stdout.take().expect("a pipe")).read_line(&mut first).expect("a line");
+    assert!(first.starts_with('{'));
+    let output = child.wait_with_output().expect("the program ends");
+    assert_eq!(status(&output), (Some(0), String::new()));
+}
+
+#[test]
+fn a_rebuilt_store_is_sound_and_serves_the_same_messages() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let root = filled(directory.path(), 200);
+    let before = lines(&store(&["dump"], &root));
+    fs::remove_dir_all(root.join("consumequeue").join(TOPIC).join("1")).expect("a lost queue");
+    fs::remove_dir_all(root.join("index")).expect("a lost index");
+    let (code, said) = status(&store(&["check"], &root));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("1 units-missing") && said.contains("1 keys-missing"), "{said}");
+
+    let (code, said) = status(&store(&["rebuild"], &root));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("200 records") && said.contains("with 200 units") && said.contains("records/s"),
+        "{said}"
+    );
+    let (code, said) = status(&store(&["check"], &root));
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(lines(&store(&["dump"], &root)), before);
+    let bodies = |queue: usize| {
+        before.iter().filter(move |line| line["queueId"] == queue).map(|line| line["body"].clone())
+    };
+
+    // The broker serves it.
+    let namesrv = server::start_namesrv(&directory.path().join("namesrv-2"));
+    let place = BrokerPlace::new(&directory.path().join("broker"), namesrv.address(), &SETTINGS);
+    let broker = place.start();
+    let mut client = Client::connect(broker.address());
+    for queue in 0..2 {
+        let served = support::messages::read_queue(&mut client, TOPIC, queue, 0);
+        let served: Vec<_> =
+            served.into_iter().map(|message| serde_json::Value::from(message.body)).collect();
+        assert_eq!(served, bodies(queue as usize).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn statistics_are_a_table_or_json() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let root = filled(directory.path(), 50);
+    let (code, said) = status(&store(&["stat"], &root));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(TOPIC) && said.contains("messages  50"), "{said}");
+    let output = store(&["stat", "--json", "--topics", "1"], &root);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&document["messages"], &document["topics"][0]["topic"]), (&50.into(), &TOPIC.into()));
+    assert_eq!(
+        (&document["topics"][0]["queues"], document["topics"].as_array().map(Vec::len)),
+        (&2.into(), Some(1))
+    );
+    let days = document["days"].as_object().expect("days");
+    assert_eq!(days.values().filter_map(|day| day["messages"].as_u64()).sum::<u64>(), 50);
 }

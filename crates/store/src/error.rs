@@ -27,6 +27,12 @@ pub enum OpenError {
         /// What is wrong with it, and what to do.
         reason: String,
     },
+    /// What was laid anew could not all be written.
+    #[error("the queues and the index of {} could not all be written; is the disk full? The next start, or rebuild, begins anew", root.display())]
+    NotWritten {
+        /// Root of the store.
+        root: PathBuf,
+    },
     /// The file system said no.
     #[error(transparent)]
     Io(#[from] FileError),

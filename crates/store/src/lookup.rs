@@ -128,10 +128,12 @@ pub(crate) fn query(
 
 impl KeyQuery<'_> {
     fn matches(&self, record: &RecordView<'_>) -> bool {
-        let unique = || record.property(properties::UNIQ_KEY) == Some(self.key);
-        let keys = || {
-            record.property(properties::KEYS).is_some_and(|keys| keys.split(' ').any(|key| key == self.key))
-        };
-        record.topic() == Some(self.topic) && (unique() || (!self.unique && keys()))
+        record.topic() == Some(self.topic) && has_key(record, self.key, self.unique)
     }
+}
+
+/// Whether a message has a key, as `UNIQ_KEY` or, unless only that counts (`unique`), among its `KEYS`.
+pub(crate) fn has_key(record: &RecordView<'_>, key: &str, unique: bool) -> bool {
+    let keys = || record.property(properties::KEYS).is_some_and(|keys| keys.split(' ').any(|one| one == key));
+    record.property(properties::UNIQ_KEY) == Some(key) || (!unique && keys())
 }

@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::sync::Arc;
 
-use crate::checkpoint::{Checkpoint, read_abort};
+use ferromq_protocol::message::RecordView;
+
+use crate::checkpoint::{Checkpoint, read_abort, write_abort};
 use crate::deleted::DeletedTopics;
 use crate::disk;
 use crate::error::{FileError, OpenError};
@@ -36,6 +38,21 @@ pub(crate) struct Opened {
 }
 
 pub(crate) fn open(options: &StoreOptions) -> Result<Opened, OpenError> {
+    open_or_rebuild(options, None)
+}
+
+/// Opens, and lays queues and index anew whatever the last run left. `seen` sees every record.
+///
+/// When this is interrupted, the next start does the same: the marks no longer hold, and the abort file says that the last exit
+/// was not clean.
+pub(crate) fn rebuild(options: &StoreOptions, seen: &dyn Fn(&RecordView<'_>)) -> Result<Opened, OpenError> {
+    open_or_rebuild(options, Some(seen))
+}
+
+fn open_or_rebuild(
+    options: &StoreOptions,
+    seen: Option<&dyn Fn(&RecordView<'_>)>,
+) -> Result<Opened, OpenError> {
     options.check().map_err(OpenError::BadOption)?;
     let root = options.root.as_path();
     let lock = StoreLock::take(root)?;
@@ -68,6 +85,14 @@ pub(crate) fn open(options: &StoreOptions) -> Result<Opened, OpenError> {
         clean_exit: abort.is_none() && !tail_is_hurt && old_marks.as_ref().is_none_or(|marks| marks.clean),
         index_flushed_ms: checkpoint.read()?.index_ms,
         given: RefCell::default(),
+        seen,
+    };
+    let way = match seen {
+        Some(_) => {
+            write_abort(root, "rebuild")?;
+            Way::Everything("queues and index are to be laid anew")
+        }
+        None => way,
     };
     let recovered = recover(&mut rebuild, way, &mut marks_file, &mut marks)?;
 
@@ -146,6 +171,11 @@ fn recover(
     }
     // From here on no old mark holds.
     marks_file.write(marks, true)?;
+    if rebuild.seen.is_some()
+        && let Some(index) = rebuild.index
+    {
+        index.clear()?;
+    }
     let mut attempts = 0;
     loop {
         match rebuild.everything() {

@@ -15,6 +15,8 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
+use ferromq_protocol::message::RecordView;
+
 use crate::commit_log::{Entry, entry_at};
 use crate::deleted::DeletedTopics;
 use crate::dispatch::{Placement, Projector};
@@ -118,6 +120,8 @@ pub(crate) struct Rebuild<'a> {
     pub(crate) index_flushed_ms: i64,
     /// What each queue must not fall below. Kept from one attempt to the next, which finds the queues' files cut.
     pub(crate) given: RefCell<Given>,
+    /// Sees every record that [`Rebuild::everything`] reads.
+    pub(crate) seen: Option<&'a dyn Fn(&RecordView<'_>)>,
 }
 
 /// The next offset of each queue, by queue number.
@@ -370,6 +374,9 @@ impl Rebuild<'_> {
         let mut pushed = 0;
         let mut repeated = 0u64;
         let result = scan(&log, self.log_min(), |record, _| {
+            if let Some(seen) = self.seen {
+                seen(record);
+            }
             let placement = projector.place(record);
             for placement in placement.iter().chain(projector.further_placements()) {
                 let first = seen.insert(placement.queue.number(), ()).is_none();

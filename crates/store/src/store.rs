@@ -17,7 +17,7 @@ use crate::dispatch::{ArrivalListener, DispatchBell, Dispatcher, Projector};
 use crate::error::{AppendError, DiskFull, FileError, OpenError, ReadError};
 use crate::log::{Ahead, Demand, RecordSlice, Warmth};
 use crate::lookup::{self, KeyQuery};
-use crate::open::open;
+use crate::open::{Opened, open};
 use crate::options::{FlushDiskType, StoreOptions};
 use crate::queue::{ConsumeQueue, Unit};
 use crate::read::{Boundary, MessageFilter, QueueUnit, ReadOutcome, ReadRequest, RecordSink};
@@ -50,6 +50,15 @@ impl Store {
         start: impl FnOnce(&Arc<Shared>) -> Result<Vec<JoinHandle<()>>, FileError>,
     ) -> Result<Arc<Store>, OpenError> {
         let opened = open(&options)?;
+        Self::run(options, opened, start)
+    }
+
+    /// Makes an opened store run; `start` starts its background threads.
+    pub(crate) fn run(
+        options: StoreOptions,
+        opened: Opened,
+        start: impl FnOnce(&Arc<Shared>) -> Result<Vec<JoinHandle<()>>, FileError>,
+    ) -> Result<Arc<Store>, OpenError> {
         let demand = match options.flush_disk_type {
             FlushDiskType::AsyncFlush => Demand::Write,
             FlushDiskType::SyncFlush => Demand::Read,

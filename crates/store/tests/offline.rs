@@ -7,6 +7,7 @@ mod support;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -231,4 +232,161 @@ fn a_store_in_use_is_not_looked_into() {
     assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
     store.shutdown();
     OfflineStore::open(support::small(root.path())).unwrap();
+}
+
+/// Physical offsets of the messages of a selection, and of the damage met.
+fn select(options: &StoreOptions, selection: &Selection) -> (Vec<u64>, Vec<u64>) {
+    let (mut messages, mut damaged) = (Vec::new(), Vec::new());
+    let store = OfflineStore::open(options.clone()).unwrap();
+    let mut take = |selected: Selected<'_>| {
+        match selected {
+            Selected::Message(record) => messages.push(record.physical_offset()),
+            Selected::Damage { offset, .. } => damaged.push(offset),
+        }
+        ControlFlow::Continue(())
+    };
+    store.messages(selection, &mut take).unwrap();
+    (messages, damaged)
+}
+
+#[test]
+fn selected_messages_are_those_for_which_everything_holds() {
+    let directory = unpack("base-5.3.3-clean");
+    let description = json("base-5.3.3-clean");
+    let options = options(&directory.path().join("store"), &description);
+    let records = description["records"].as_array().unwrap();
+    let expected = |holds: &dyn Fn(&serde_json::Value) -> bool| -> Vec<u64> {
+        records
+            .iter()
+            .filter(|record| holds(record))
+            .map(|record| number(&record["physicalOffset"]) as u64)
+            .collect()
+    };
+    let all = Selection::default();
+    assert_eq!(select(&options, &all).0, expected(&|_| true));
+    // In the middle of a record: from the next one on.
+    let middle = Selection { physical: 70_000..150_000, ..all.clone() };
+    let in_range = expected(&|record| (70_000..150_000).contains(&number(&record["physicalOffset"])));
+    assert_eq!(select(&options, &middle), (in_range, vec![]));
+
+    let of_queue = |record: &serde_json::Value| record["topic"] == "T1" && record["queueId"] == 1;
+    let queue = Selection { topic: Some("T1".into()), queue_id: Some(1), ..all.clone() };
+    let times = (number(&records[60]["storeTimestamp"]), number(&records[190]["storeTimestamp"]));
+    for read_log in [false, true] {
+        let queue = Selection { read_log, ..queue.clone() };
+        assert_eq!(select(&options, &queue).0, expected(&of_queue));
+        let some = Selection { queue_offsets: 30..55, ..queue.clone() };
+        let holds = |record: &serde_json::Value| {
+            of_queue(record) && (30..55).contains(&number(&record["queueOffset"]))
+        };
+        assert_eq!(select(&options, &some).0, expected(&holds));
+        let some = Selection { store_times_ms: times, ..queue.clone() };
+        let holds = |record: &serde_json::Value| {
+            of_queue(record) && (times.0..=times.1).contains(&number(&record["storeTimestamp"]))
+        };
+        assert_eq!(select(&options, &some).0, expected(&holds));
+        let wanted = records[123]["properties"]["UNIQ_KEY"].as_str().unwrap();
+        let topic = records[123]["topic"].as_str().unwrap().to_owned();
+        let keyed = Selection { topic: Some(topic), key: Some(wanted.to_owned()), read_log, ..all.clone() };
+        assert_eq!(select(&options, &keyed).0, [number(&records[123]["physicalOffset"]) as u64]);
+    }
+    // Without queues the log has it all.
+    fs::remove_dir_all(options.root.join("consumequeue")).unwrap();
+    assert_eq!(select(&options, &queue).0, expected(&of_queue));
+}
+
+#[test]
+fn damage_is_told_and_the_rest_is_selected() {
+    let directory = unpack("base-5.3.3-clean--crc-last-file");
+    let description = json("base-5.3.3-clean");
+    let options = options(&directory.path().join("store"), &description);
+    let (messages, damaged) = select(&options, &Selection::default());
+    assert_eq!((messages.len(), damaged), (249, vec![216_589]));
+    let queue = Selection { topic: Some("T1".into()), queue_id: Some(0), ..Selection::default() };
+    let (messages, damaged) = select(&options, &queue);
+    assert_eq!((messages.len(), damaged), (99, vec![216_589]));
+}
+
+#[test]
+fn statistics_are_sums_of_what_is_there() {
+    let directory = unpack("full-5.3.3-kill");
+    let description = json("full-5.3.3-kill");
+    let options = options(&directory.path().join("store"), &description);
+    let statistics = OfflineStore::open(options).unwrap().statistics(&mut |_| {}).unwrap();
+    let records = description["records"].as_array().unwrap();
+    let amount = |topic: Option<&str>| {
+        let records = records.iter().filter(|record| topic.is_none_or(|topic| record["topic"] == topic));
+        records.fold(Amount::default(), |sum, record| Amount {
+            messages: sum.messages + 1,
+            bytes: sum.bytes + number(&record["size"]) as u64,
+        })
+    };
+    assert_eq!(statistics.amount, amount(None));
+    assert_eq!(statistics.log_end, number(&description["max"]) as u64);
+    assert_eq!((statistics.log.files, statistics.log.bytes), (7, 7 << 20));
+    let times = records.iter().map(|record| number(&record["storeTimestamp"]));
+    assert_eq!(statistics.store_times_ms, times.clone().min().zip(times.max()));
+    for (name, topic) in &statistics.topics {
+        assert_eq!(topic.amount, amount(Some(name)), "{name}");
+        let days = topic.days.values().fold((0, 0), |sum, day| (sum.0 + day.messages, sum.1 + day.bytes));
+        assert_eq!(days, (topic.amount.messages, topic.amount.bytes), "{name}");
+    }
+    assert_eq!(statistics.topics["TopicA"].queues, 4);
+    assert_eq!(statistics.topics["TopicGone"].queues, 0);
+}
+
+#[test]
+fn a_rebuilt_store_has_all_that_its_log_has() {
+    let damaged = json("damaged");
+    let derived = damaged.as_array().unwrap().iter().filter(|damaged| {
+        let name = damaged["name"].as_str().unwrap();
+        name.contains("--cq-") || name.contains("--index-") || name.contains("--checkpoint-")
+    });
+    let derived =
+        derived.map(|damaged| (damaged["name"].as_str().unwrap(), damaged["base"].as_str().unwrap()));
+    for (name, base) in WHOLE.into_iter().map(|name| (name, name)).chain(derived) {
+        let directory = unpack(name);
+        let description = json(base);
+        let options = options(&directory.path().join("store"), &description);
+        let rebuilt = rebuild(&options, &|_| {}).unwrap();
+        let records = description["records"].as_array().unwrap();
+        assert_eq!(rebuilt.records, records.len() as u64, "{name}");
+        assert_eq!(rebuilt.log_end, number(&description["max"]) as u64, "{name}");
+        let (checked, heard) = check(options.clone());
+        assert_eq!(wrong(&heard), Vec::<&Finding>::new(), "{name}");
+        assert!(!kinds(&heard).contains(&"not-closed"), "{name}");
+        assert_eq!(checked.records, rebuilt.records, "{name}");
+        let store = Store::open(options).unwrap();
+        for (queue_name, expected) in description["queues"].as_object().unwrap() {
+            let (topic, queue_id) = queue_name.rsplit_once('/').unwrap();
+            if topic == "BatchT" {
+                continue;
+            }
+            let queue = store.queue(topic, queue_id.parse().unwrap());
+            let units = store.consume_queue_units(&queue, 0, usize::MAX);
+            let units: Vec<_> =
+                units.iter().map(|unit| (unit.queue_offset, unit.physical_offset as i64)).collect();
+            let expected = expected["units"].as_array().unwrap().iter();
+            let expected: Vec<_> = expected.map(|unit| (number(&unit[0]), number(&unit[1]))).collect();
+            assert_eq!(units, expected, "{name} {queue_name}");
+        }
+    }
+}
+
+#[test]
+fn a_rebuild_keeps_offsets_that_only_the_list_of_queues_knows() {
+    use support::{Message, send, small};
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::open(small(root.path())).unwrap();
+    for _ in 0..5 {
+        send(&store, &Message::new("T", 3, "x"));
+    }
+    store.shutdown();
+    // The log's only file is gone, as if it had expired; another begins.
+    let log = root.path().join("commitlog");
+    fs::rename(log.join("00000000000000000000"), log.join("00000000000000065536")).unwrap();
+    fs::write(log.join("00000000000000065536"), vec![0; 65536]).unwrap();
+    rebuild(&small(root.path()), &|_| {}).unwrap();
+    let store = Store::open(small(root.path())).unwrap();
+    assert_eq!(send(&store, &Message::new("T", 3, "x")).queue_offset, 5);
 }

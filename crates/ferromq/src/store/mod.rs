@@ -3,10 +3,15 @@
 //! Read first: [`place`], which store is meant and with which settings it was written. Everything that knows about files is in
 //! `ferromq_store::offline`; here is what an operator types and reads.
 
+mod body;
 mod check;
 mod config_files;
+mod dump;
 mod place;
 mod progress;
+mod rebuild;
+mod stat;
+mod time;
 
 use std::process::ExitCode;
 
@@ -26,6 +31,12 @@ pub(crate) struct StoreArgs {
 enum Command {
     /// Verify every record, and queues and index against the log; change nothing
     Check(check::CheckArgs),
+    /// Print messages as lines of JSON
+    Dump(dump::DumpArgs),
+    /// Lay queues and index anew from the log
+    Rebuild(rebuild::RebuildArgs),
+    /// Sizes, topics, messages per day
+    Stat(stat::StatArgs),
 }
 
 /// Why a command could not be carried out.
@@ -47,6 +58,9 @@ enum StoreToolError {
 pub(crate) fn run(args: &StoreArgs) -> ExitCode {
     let outcome = match &args.command {
         Command::Check(args) => check::run(args),
+        Command::Dump(args) => dump::run(args),
+        Command::Rebuild(args) => rebuild::run(args),
+        Command::Stat(args) => stat::run(args),
     };
     match outcome {
         Ok(status) => status,

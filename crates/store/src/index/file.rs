@@ -1,5 +1,6 @@
 //! One index file (`docs/spec/02-store.md` §8.1): header, hash slots, units in chains.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,12 +33,12 @@ pub(crate) struct IndexFile {
 
 /// A unit that a look-up found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Hit {
-    pub(super) physical_offset: u64,
+pub(crate) struct Hit {
+    pub(crate) physical_offset: u64,
 }
 
 /// A unit as it is in the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct IndexUnit {
     pub(crate) hash: u32,
     pub(crate) physical_offset: u64,
@@ -102,7 +103,7 @@ impl IndexFile {
     }
 
     /// With how many slots and units a file was made. Its length allows many pairs; only with the right one the first units
-    /// lie in the chains of their hashes. `None` if several fit, or none.
+    /// lie in the chains of their hashes, and units begin and end where they should. `None` if several fit, or none.
     pub(crate) fn infer_counts(path: &Path) -> Option<(u32, u32)> {
         /// Units that must fit.
         const TRIED: u32 = 64;
@@ -121,12 +122,20 @@ impl IndexFile {
                 continue;
             }
             let count = file.index_count();
-            let fits = (1..count.min(TRIED)).all(|number| {
+            // Keys that are counted up have hashes that are, so neighbours look much alike. Hence the ends: unit 0 is never
+            // used, and those behind the count were not yet.
+            let is_unused = |number: u32| file.unit(number) == IndexUnit::default();
+            let mut heads = HashMap::new();
+            let mut is_linked = |number: u32| {
                 let unit = file.unit(number);
-                unit.previous < number
-                    && (number..count).contains(&file.chain(unit.hash % slots))
+                let slot = unit.hash % slots;
+                unit.previous == heads.insert(slot, number).unwrap_or(0)
+                    && (number..count).contains(&file.chain(slot))
                     && (file.begin_offset()..=file.end_offset()).contains(&unit.physical_offset)
-            });
+            };
+            let fits = is_unused(0)
+                && (count == file.units || is_unused(count))
+                && (1..count.min(TRIED)).all(&mut is_linked);
             if fits && found.replace((slots, file.units)).is_some() {
                 return None;
             }
@@ -257,7 +266,7 @@ impl IndexFile {
     }
 
     /// The units of a key hash, newest first, until `take` says no.
-    pub(super) fn walk(&self, hash: u32, mut take: impl FnMut(Hit) -> bool) {
+    pub(crate) fn walk(&self, hash: u32, mut take: impl FnMut(Hit) -> bool) {
         let mut number = self.mapped.load(self.slot_at(hash));
         let count = self.index_count();
         while (1..=count).contains(&number) && number < self.units {

@@ -3,6 +3,7 @@
 //! Units are added in the order of the log. So they are read in step with it, each once; a second pass over a file follows the
 //! links, by which look-ups find units. Nothing is looked up, which would be a walk through memory for every key.
 
+use std::io;
 use std::path::PathBuf;
 
 use crate::error::{FileError, OpenError};
@@ -127,6 +128,12 @@ impl IndexAudit {
                 problem
             }
             Ok(_) => Some(Problem::IndexFile { reason: "its header can't be right".to_owned() }),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                let (slots, units) = (self.slots, self.units);
+                let reason =
+                    format!("it is shorter than maxHashSlotNum={slots} and maxIndexNum={units} make it");
+                Some(Problem::IndexFile { reason })
+            }
             Err(error) => Some(Problem::IndexFile { reason: error.to_string() }),
         };
         if let Some(problem) = problem {

@@ -12,7 +12,11 @@ mod finding;
 mod index_audit;
 mod layout;
 mod queue_audit;
+mod queue_files;
 mod ranges;
+mod rebuild;
+mod records;
+mod stat;
 mod state_files;
 
 use std::fs::File;
@@ -21,6 +25,9 @@ use std::sync::Arc;
 pub use check::{CheckProgress, CheckReport, Checked};
 pub use finding::{Finding, Problem, Severity};
 pub use layout::Layout;
+pub use rebuild::{Rebuilt, rebuild};
+pub use records::{Selected, Selection};
+pub use stat::{Amount, Files, Statistics, TopicStatistics};
 
 use crate::error::{FileError, OpenError};
 use crate::lock_file::StoreLock;
