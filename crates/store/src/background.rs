@@ -13,23 +13,25 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use ferromq_protocol::message::RecordView;
 use parking_lot::{Condvar, Mutex};
 
 use crate::checkpoint::CheckpointTimes;
+use crate::commit_log::CommitLog;
 use crate::disk;
 use crate::error::FileError;
 use crate::log::Journal;
-use crate::marks::{ListedQueue, QueueList};
 use crate::options::FlushDiskType;
+use crate::queue::{ConsumeQueue, Extent, WriteOutError};
 use crate::retention::{is_expired, judge, local_hour};
 use crate::shared::Shared;
 
 /// Bytes appended after which the disk is asked to begin writing, so that a flush finds little to do.
 const WRITE_BACK_BYTES: u64 = 8 << 20;
-/// Between two full flushes of queues and index.
+/// Between two flushes of queues and index.
 const FULL_FLUSH: Duration = Duration::from_secs(60);
-/// With more queues than this their list is written only at a clean stop.
-const LISTED_QUEUES_MAX: usize = 100_000;
+/// At most one part in this many of the time is spent with such flushes.
+const FULL_FLUSH_PART: u32 = 10;
 /// Under ASYNC_FLUSH, how long messages may come in before their last, unfinished pages are flushed too.
 const TAIL_FLUSH: Duration = Duration::from_secs(2);
 /// How long the flusher of SYNC_FLUSH sleeps at a time.
@@ -172,19 +174,17 @@ fn dispatch(shared: &Shared) {
 // ---- queues, marks, checkpoint ----
 
 fn write_queues(shared: &Shared) {
+    // Soon after a start that read a part of the log, so that the next one need not read it again.
     let mut full_flush = Instant::now();
-    loop {
-        let stopping = shared.stop.sleep(shared.options.flush_interval_consume_queue);
-        if stopping {
-            return;
-        }
-        let full = full_flush.elapsed() >= FULL_FLUSH;
-        let result = if full {
-            full_flush = Instant::now();
-            shared.queues.release_idle();
-            shared.flush_projections(shared.queues.len() <= LISTED_QUEUES_MAX)
+    while !shared.stop.sleep(shared.options.flush_interval_consume_queue) {
+        let begun = Instant::now();
+        let result = if begun < full_flush {
+            shared.write_projections(Extent::Due)
         } else {
-            shared.write_projections(false)
+            shared.queues.release_idle();
+            let result = shared.write_projections(Extent::Due).and_then(|()| shared.sync_projections());
+            full_flush = begun + FULL_FLUSH.max(begun.elapsed() * FULL_FLUSH_PART);
+            result
         };
         if let Err(error) = result {
             tracing::error!(%error, "can't write the consume queues: trying again");
@@ -233,19 +233,20 @@ impl Shared {
     }
 
     /// Writes queue units to their files, and then the marks that say so.
-    pub(crate) fn write_projections(&self, everything: bool) -> Result<(), FileError> {
+    pub(crate) fn write_projections(&self, extent: Extent) -> Result<(), FileError> {
         let (dispatched, indexed, timestamp) = {
             let dispatcher = self.dispatcher.lock();
             (dispatcher.position(), dispatcher.indexed(), dispatcher.last_timestamp())
         };
-        let written = self
-            .queues
-            .write_out(dispatched, everything)
-            .map_err(FileError::at("write to", self.queues.directory()))?;
+        let written = self.write_queues(dispatched, extent)?;
+        let written_timestamp = match written == dispatched {
+            true => timestamp,
+            false => store_time_at(&self.log, written),
+        };
         let mut keeper = self.keeper.lock();
-        keeper.written_timestamp = if written == dispatched { timestamp } else { keeper.written_timestamp };
+        keeper.written_timestamp = keeper.written_timestamp.max(written_timestamp);
         let written = written.min(indexed);
-        if written <= keeper.marks.written && !everything {
+        if written <= keeper.marks.written && extent != Extent::All {
             return Ok(());
         }
         keeper.marks.written = keeper.marks.written.max(written);
@@ -254,66 +255,68 @@ impl Shared {
         keeper.write(false)
     }
 
-    /// Writes everything that is dispatched, and forces queues, index, marks and checkpoint to the disk.
-    pub(crate) fn flush_projections(&self, with_list: bool) -> Result<(), FileError> {
-        let list = with_list.then(|| self.queue_list());
-        self.write_projections(true)?;
+    /// Writes queue units to their files; those of a queue that turns out to be damaged are laid anew first.
+    fn write_queues(&self, dispatched: u64, extent: Extent) -> Result<u64, FileError> {
+        loop {
+            match self.queues.write_out(dispatched, extent) {
+                Ok(written) => return Ok(written),
+                Err(WriteOutError::Io(error)) => {
+                    return Err(FileError::at("write to", self.queues.directory())(error));
+                }
+                Err(WriteOutError::Doubtful { queue, .. }) => self.ensure_checked(&queue)?,
+            }
+        }
+    }
+
+    /// Forces queues, index, the list of queues, marks and checkpoint to the disk, if something was written since.
+    pub(crate) fn sync_projections(&self) -> Result<(), FileError> {
+        let is_new = {
+            let keeper = self.keeper.lock();
+            keeper.marks.written > keeper.marks.synced
+        };
+        if is_new { self.sync_and_list() } else { Ok(()) }
+    }
+
+    /// Writes everything that is dispatched, and forces it all to the disk.
+    pub(crate) fn flush_projections(&self) -> Result<(), FileError> {
+        self.write_projections(Extent::All)?;
+        self.sync_and_list()
+    }
+
+    fn sync_and_list(&self) -> Result<(), FileError> {
+        let _listing = self.listing.lock();
+        let root = &self.options.root;
         let (written, timestamp) = {
             let keeper = self.keeper.lock();
             (keeper.marks.written, keeper.written_timestamp)
         };
+        // The list goes first: what it says of the files must be on the disk when it is there under its name.
+        let list = self
+            .queues
+            .begin_list(root, written)
+            .map_err(FileError::at("write the list of queues in", root))?;
+        // So must be the messages: behind what is flushed of the log, units and keys may point to what a power cut takes.
+        self.flush_log()?;
         self.queues.sync().map_err(FileError::at("flush", self.queues.directory()))?;
         let mut index_ms = 0;
         if let Some(index) = &self.index {
             index_ms = index.full_until();
             index.flush()?;
         }
-        if let Some(list) = list {
-            list?.save(&self.options.root)?;
-        }
+        list.finish().map_err(FileError::at("write the list of queues in", root))?;
         let mut keeper = self.keeper.lock();
-        // Behind what is flushed of the log, units and keys may point to what a power cut takes.
-        let synced = written.min(self.log.flushed.get());
-        keeper.marks.synced = synced;
-        keeper.marks.index_synced = synced;
+        keeper.marks.synced = written;
+        keeper.marks.index_synced = written;
         keeper.write(true)?;
         let physic_ms = self.flushed_timestamp.load(Ordering::Relaxed);
         keeper.checkpoint.write(CheckpointTimes { physic_ms, logics_ms: timestamp, index_ms }, true)
-    }
-
-    /// The offsets of every queue, now.
-    fn queue_list(&self) -> Result<QueueList, FileError> {
-        // Between two rounds of dispatch, so that all queues are of one moment.
-        let dispatcher = self.dispatcher.lock();
-        let mut queues = Vec::new();
-        for queue in self.queues.all() {
-            let (min, max, next) = (queue.min_offset(), queue.max_offset(), queue.next_offset());
-            if next == 0 && max == 0 {
-                continue;
-            }
-            let last = if min < max {
-                queue.unit_at(max - 1).map_err(FileError::at("read", self.queues.directory()))?
-            } else {
-                None
-            };
-            queues.push(ListedQueue {
-                topic: queue.topic().to_owned(),
-                queue_id: queue.queue_id(),
-                min,
-                max,
-                // Offsets of messages that are appended and not dispatched come from the log after a crash.
-                next: max,
-                last_physical: last.map(|unit| unit.physical_offset),
-            });
-        }
-        Ok(QueueList { position: dispatcher.position(), queues })
     }
 
     /// The orderly end of everything: what is appended is flushed, dispatched, written, and said to be so.
     pub(crate) fn finish(&self) -> Result<(), FileError> {
         self.flush_log()?;
         while self.dispatch_round() {}
-        self.flush_projections(true)?;
+        self.flush_projections()?;
         if self.dispatched.get() < self.log.appended.get() {
             tracing::warn!("not everything is dispatched: the next start recovers");
             return Ok(());
@@ -392,19 +395,16 @@ impl Shared {
     /// Forces units of everything below `offset` to the disk, unless they are there.
     fn sync_queues_to(&self, offset: u64) -> Result<(), FileError> {
         let synced = self.keeper.lock().marks.synced;
-        if synced >= offset { Ok(()) } else { self.flush_projections(self.queues.len() <= LISTED_QUEUES_MAX) }
+        if synced >= offset { Ok(()) } else { self.flush_projections() }
     }
 
-    /// Takes out of queues and index what points before the log's begin.
+    /// Takes out of queues and index what points before the log's begin. Most queues need no look at their files for that.
     fn trim_projections(&self) {
         let log_min = self.log.files.min_offset();
-        for queue in self.queues.all() {
-            let before = queue.min_offset();
-            queue.correct_min_offset(log_min);
-            if queue.min_offset() > before
-                && let Err(error) = self.queues.without_writing(|| queue.delete_files_before_min())
-            {
-                tracing::error!(topic = queue.topic(), %error, "can't delete old consume queue files");
+        self.queues.set_log_min(log_min);
+        for queue in self.queues.iter() {
+            if let Err(error) = self.trim_queue(&queue, log_min) {
+                tracing::error!(topic = queue.topic(), queue = queue.queue_id(), %error, "can't trim the consume queue");
             }
         }
         let index = self.index.as_ref().map_or(Ok(0), |index| index.delete_expired(log_min));
@@ -412,4 +412,25 @@ impl Shared {
             tracing::error!(%error, "can't clean up");
         }
     }
+
+    fn trim_queue(&self, queue: &Arc<ConsumeQueue>, log_min: u64) -> Result<(), FileError> {
+        if !queue.begins_in_log(log_min) {
+            self.ensure_checked(queue)?;
+            queue.correct_min_offset(log_min);
+        }
+        if queue.may_have_old_files() {
+            self.ensure_checked(queue)?;
+            let deletion = self.queues.without_writing(|| queue.delete_files_before_min());
+            deletion.map_err(FileError::at("delete files in", self.queues.directory()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Store time of the record at an offset of the log; 0 if there is none.
+fn store_time_at(log: &CommitLog, offset: u64) -> i64 {
+    let record = crate::lookup::record_at(log, offset, None);
+    record
+        .and_then(|record| RecordView::parse(&record).ok().map(|record| record.store_timestamp()))
+        .unwrap_or(0)
 }

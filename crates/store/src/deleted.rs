@@ -61,6 +61,11 @@ impl DeletedTopics {
             && self.topics.read().get(topic).is_some_and(|below| physical_offset < *below)
     }
 
+    /// Names of the deleted topics.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.topics.read().keys().cloned().collect()
+    }
+
     /// Remembers that the records of these topics below `physical_offset` are deleted. Quick: the entry survives the death of
     /// the process at once, that of the machine after [`sync`](Self::sync).
     pub(crate) fn add(&self, names: &[&str], physical_offset: u64) -> Result<(), FileError> {

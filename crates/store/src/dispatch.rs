@@ -19,10 +19,12 @@ use crate::index::{KeyIndex, key_hash, topic_hash};
 use crate::late::may_go_to_light_queues;
 use crate::log::{RecordSlice, Segment};
 use crate::options::StoreOptions;
-use crate::queue::{ConsumeQueue, ConsumeQueues, Pushed, Unit};
+use crate::queue::{ConsumeQueue, ConsumeQueues, Extent, Pushed, Unit};
 
 /// Bytes of the log that one round takes at most: how long others wait for the dispatcher.
 const ROUND_BYTES: u64 = 1 << 20;
+/// Queues that a round writes when too many units wait in memory.
+const QUEUES_WHEN_OVERFULL: usize = 64;
 /// Places of the dispatcher's queue cache, a power of two.
 const CACHED_QUEUES: usize = 64;
 
@@ -230,7 +232,7 @@ impl Projector {
     pub(crate) fn push(&self, placement: &Placement) -> Pushed {
         let pushed = placement.queue.push(placement.queue_offset, placement.unit);
         if pushed.list {
-            self.queues.list(&placement.queue);
+            self.queues.list(&placement.queue, placement.unit.physical_offset);
         }
         pushed
     }
@@ -278,6 +280,8 @@ pub(crate) struct Dispatcher {
     last_timestamp: i64,
     listener: Option<Arc<dyn ArrivalListener>>,
     arrivals: Vec<Arrival>,
+    /// Units pushed in this round.
+    units: usize,
     /// Where indexing stands still because no index file could be created, and when to try again.
     index_stalled: Option<(u64, Instant)>,
 }
@@ -297,6 +301,7 @@ impl Dispatcher {
             last_timestamp,
             listener: None,
             arrivals: Vec::new(),
+            units: 0,
             index_stalled: None,
         }
     }
@@ -344,11 +349,23 @@ impl Dispatcher {
                 }
             }
         }
+        self.write_if_overfull();
         if !self.arrivals.is_empty() {
             if let Some(listener) = &self.listener {
                 listener.arrived(&self.arrivals);
             }
             self.arrivals.clear();
+        }
+    }
+
+    /// The thread that writes the queues can't keep up: no more is taken into memory than goes to the files.
+    fn write_if_overfull(&mut self) {
+        let queues = &self.projector.queues;
+        queues.pushed(std::mem::take(&mut self.units));
+        if queues.is_overfull()
+            && let Err(error) = queues.write_out(self.position, Extent::Oldest(QUEUES_WHEN_OVERFULL))
+        {
+            tracing::error!(%error, "can't write the consume queues");
         }
     }
 
@@ -384,6 +401,7 @@ impl Dispatcher {
 
     fn deliver(&mut self, placement: Placement, record: &RecordView<'_>, segment: &Arc<Segment>) {
         let pushed = self.projector.push(&placement);
+        self.units += 1;
         if pushed.holes > 0 {
             tracing::warn!(
                 topic = placement.queue.topic(),

@@ -8,7 +8,7 @@
 //!
 //! **The log is the truth; everything else is a projection of it.** A message is acknowledged because of what is in the commit
 //! log. One dispatcher (`dispatch`) reads the log in order and adds each message's unit to its consume queue and its keys to the
-//! index. What is missing or wrong in a projection is laid anew from the log (`rebuild`).
+//! index. What is missing or wrong in a projection is laid anew from the log (`rebuild`, and `repair` while the store is open).
 //!
 //! **Waterlines** ([`Waterline`]) are offsets of the log that only rise and can be awaited: `appended` (in the mapped file: survives
 //! the death of the process), `flushed` (on the disk), `confirmed` (may be shown to consumers), `dispatched` (in the queues).
@@ -66,6 +66,7 @@ mod queue;
 mod read;
 mod rebuild;
 mod recovery;
+mod repair;
 mod retention;
 mod scan;
 mod shared;

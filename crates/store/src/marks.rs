@@ -1,18 +1,14 @@
-//! What recovery may believe: how far the projections had got when the store was last open, and which queues there were.
+//! What recovery may believe: how far the projections had got when the store was last open.
 //!
-//! Two small files beside the ones of RocketMQ, which ignores them. Without them (a store that the Java broker wrote), or when
-//! they do not fit what is found, recovery reads the whole log instead.
-//!
-//! * `ferromq.marks`: [`Marks`], rewritten about every second, in two slots so that a torn write loses nothing.
-//! * `ferromq.queues`: [`QueueList`], the offsets of every queue as of some moment: shows that queue files are missing.
+//! `ferromq.marks` is a small file beside the ones of RocketMQ, which ignores it, rewritten about every second, in two slots so that
+//! a torn write loses nothing. Without it and the list of queues ([`QueueList`](crate::queue::QueueList)), as in a store that
+//! the Java broker wrote, or when they do not fit what is found, recovery reads the whole log instead.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 
 use ferromq_protocol::message::crc32;
 
-use crate::deleted::DeletedTopics;
 use crate::disk;
 use crate::error::FileError;
 
@@ -148,83 +144,6 @@ pub(crate) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
-/// One queue in the [`QueueList`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ListedQueue {
-    pub(crate) topic: String,
-    pub(crate) queue_id: i32,
-    pub(crate) min: i64,
-    pub(crate) max: i64,
-    pub(crate) next: i64,
-    /// Physical offset in the unit before `max`; `None` when nothing is readable.
-    pub(crate) last_physical: Option<u64>,
-}
-
-/// Every queue as of some moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct QueueList {
-    /// How far the log had been dispatched at that moment.
-    pub(crate) position: u64,
-    pub(crate) queues: Vec<ListedQueue>,
-}
-
-const QUEUES_FILE: &str = "ferromq.queues";
-const QUEUES_HEADER: &str = "ferromq queues 1: queue-id min max next last-physical topic; position ";
-
-impl QueueList {
-    /// The queues of topics that were not deleted since the list was made.
-    pub(crate) fn alive<'a>(&'a self, deleted: &DeletedTopics) -> impl Iterator<Item = &'a ListedQueue> {
-        let newest = |queue: &ListedQueue| queue.last_physical.unwrap_or(self.position.saturating_sub(1));
-        self.queues.iter().filter(move |queue| !deleted.covers(&queue.topic, newest(queue)))
-    }
-
-    /// Reads the list; `None` if there is none or it is not whole.
-    pub(crate) fn load(root: &Path) -> Option<QueueList> {
-        let text = fs::read_to_string(root.join(QUEUES_FILE)).ok()?;
-        let (body, crc) = text.rsplit_once("crc ")?;
-        if u32::from_str_radix(crc.trim_end(), 16).ok()? != crc32(body.as_bytes()) {
-            return None;
-        }
-        let mut queues = Vec::new();
-        let mut lines = body.strip_prefix(QUEUES_HEADER)?.lines();
-        let position = lines.next()?.parse().ok()?;
-        for line in lines {
-            let mut fields = line.splitn(6, ' ');
-            let mut number = || fields.next()?.parse::<i64>().ok();
-            let (queue_id, min, max, next, last) = (number()?, number()?, number()?, number()?, number()?);
-            queues.push(ListedQueue {
-                topic: fields.next()?.to_owned(),
-                queue_id: i32::try_from(queue_id).ok()?,
-                min,
-                max,
-                next,
-                last_physical: u64::try_from(last).ok(),
-            });
-        }
-        Some(QueueList { position, queues })
-    }
-
-    /// Writes the list and forces it to the disk.
-    pub(crate) fn save(&self, root: &Path) -> Result<(), FileError> {
-        let path = root.join(QUEUES_FILE);
-        let mut text = format!("{QUEUES_HEADER}{}\n", self.position);
-        for ListedQueue { topic, queue_id, min, max, next, last_physical } in &self.queues {
-            let last = last_physical.map_or(-1, |last| last as i64);
-            text.push_str(&format!("{queue_id} {min} {max} {next} {last} {topic}\n"));
-        }
-        text.push_str(&format!("crc {:08x}\n", crc32(text.as_bytes())));
-        let write = || -> io::Result<()> {
-            let temporary = root.join("ferromq.queues.tmp");
-            let file = disk::create_empty(&temporary)?;
-            disk::write_all_at(&file, text.as_bytes(), 0)?;
-            disk::sync_all(&file)?;
-            disk::rename(&temporary, &path)?;
-            disk::sync_directory(root)
-        };
-        write().map_err(FileError::at("write", &path))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,26 +167,5 @@ mod tests {
         assert_eq!(MarksFile::open(root.path()).unwrap().1.unwrap().written, 5);
         fs::write(&path, b"rubbish").unwrap();
         assert_eq!(MarksFile::open(root.path()).unwrap().1, None);
-    }
-
-    #[test]
-    fn the_queue_list_is_whole_or_not_there() {
-        let root = tempfile::tempdir().unwrap();
-        assert_eq!(QueueList::load(root.path()), None);
-        let queue = |topic: &str, last_physical| ListedQueue {
-            topic: topic.into(),
-            queue_id: 3,
-            min: 1,
-            max: 9,
-            next: 10,
-            last_physical,
-        };
-        let list = QueueList { position: 12, queues: vec![queue("a", Some(7)), queue("with blank", None)] };
-        list.save(root.path()).unwrap();
-        assert_eq!(QueueList::load(root.path()), Some(list));
-        let path = root.path().join(QUEUES_FILE);
-        let text = fs::read_to_string(&path).unwrap();
-        fs::write(&path, text.replace(" 9 ", " 8 ")).unwrap();
-        assert_eq!(QueueList::load(root.path()), None);
     }
 }

@@ -14,10 +14,10 @@ use crate::index::KeyIndex;
 use crate::lock_file::StoreLock;
 use crate::log::{LoadedFile, MappedLog, Segment, load_files, reserve_blocks};
 use crate::mapped::MappedFile;
-use crate::marks::{Marks, MarksFile, QueueList, boot_id};
+use crate::marks::{Marks, MarksFile, boot_id};
 use crate::options::StoreOptions;
-use crate::queue::ConsumeQueues;
-use crate::rebuild::{Rebuild, Recovered, Retry, Way, choose};
+use crate::queue::{ConsumeQueues, Extent, QueueList, WriteOutError};
+use crate::rebuild::{QueuesAre, Rebuild, Recovered, Retry, Way, choose};
 use crate::recovery::cut;
 
 /// A recovered store, not yet running.
@@ -67,7 +67,7 @@ fn open_or_rebuild(
     let deleted = Arc::new(DeletedTopics::load(root)?);
     let (segments, tail_is_hurt) = load_segments(options)?;
     let queues = Arc::new(ConsumeQueues::new(queue_directory.clone(), options.consume_queue_file_units()));
-    queues.discover().map_err(FileError::at("list", &queue_directory))?;
+    queues.set_log_min(segments.first().map_or(0, |segment| segment.base()));
     let index = match options.index_enabled {
         true => Some(Arc::new(KeyIndex::load(root.join("index"), options.index_slots, options.index_units)?)),
         false => None,
@@ -81,7 +81,7 @@ fn open_or_rebuild(
         queues: &queues,
         index: index.as_ref(),
         deleted: &deleted,
-        list: QueueList::load(root).unwrap_or_default(),
+        list: QueueList::load(root),
         clean_exit: abort.is_none() && !tail_is_hurt && old_marks.as_ref().is_none_or(|marks| marks.clean),
         index_flushed_ms: checkpoint.read()?.index_ms,
         given: RefCell::default(),
@@ -111,22 +111,35 @@ fn open_or_rebuild(
     // A file may be sparse (as Java makes them): real blocks, so that writing to the mapping can't fail.
     reserve_blocks(active.mapped().file(), log_end - active.base(), u64::from(active.size()))
         .map_err(FileError::at("allocate blocks of", active.path()))?;
-    queues.all().iter().for_each(|queue| queue.correct_min_offset(log_min));
-    if !recovered.in_step {
+    if recovered.queues != QueuesAre::OnDisk {
         // What the last run wrote and never forced is in the system's memory at best. From here on it counts as flushed.
         for segment in &segments {
             segment.mapped().flush().map_err(FileError::at("flush", segment.path()))?;
         }
-        queues.suspect_everything();
-        queues.write_out(log_end, true).map_err(FileError::at("write", &queue_directory))?;
-        queues.sync().map_err(FileError::at("flush", &queue_directory))?;
         if let Some(index) = &index {
             index.flush()?;
         }
+        queues.suspect_everything();
     }
+    let failed = |action| FileError::at(action, &queue_directory);
+    (marks.written, marks.synced) = match recovered.queues {
+        QueuesAre::OnDisk => (log_end, log_end),
+        QueuesAre::Listed(position) => (queues.written_below().unwrap_or(log_end), position),
+        QueuesAre::Anew => {
+            queues.iter().for_each(|queue| queue.correct_min_offset(log_min));
+            queues.write_out(log_end, Extent::All).map_err(|error| match error {
+                WriteOutError::Io(error) => OpenError::Io(failed("write")(error)),
+                doubt @ WriteOutError::Doubtful { .. } => {
+                    OpenError::BadFile { path: queue_directory.clone(), reason: doubt.to_string() }
+                }
+            })?;
+            let list = queues.begin_list(root, log_end).map_err(failed("list"))?;
+            queues.sync().map_err(failed("flush"))?;
+            list.finish().map_err(FileError::at("write the list of queues in", root))?;
+            (log_end, log_end)
+        }
+    };
     deleted.end_with_log(log_end)?;
-    marks.written = log_end;
-    marks.synced = log_end;
     marks.index_synced = log_end;
     let log = MappedLog::new(options.commit_log_file_size, segments);
     let last_timestamp = recovered.last_timestamp;
@@ -158,7 +171,7 @@ fn recover(
     }
     let recovered = match way {
         Way::Clean(marks) => rebuild.trust(&marks),
-        Way::FromMark(mark) => rebuild.read_on_from(&mark),
+        Way::FromMark { marks, rebooted } => rebuild.read_on_from(&marks, rebooted),
         Way::Everything(reason) => Err(Retry::Everything(reason.to_owned())),
     };
     let reason = match recovered {

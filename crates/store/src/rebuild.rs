@@ -2,11 +2,15 @@
 //!
 //! There are three ways, from quick to thorough:
 //!
-//! 1. [`Rebuild::trust`]: our own clean stop, and everything is found as it was left. Nothing is read but each queue's last unit.
-//! 2. [`Rebuild::read_on_from`]: our own unclean exit. Queues and index are believed up to the [`Marks`], the log is read from
-//!    the file that holds the mark.
+//! 1. [`Rebuild::trust`]: our own clean stop, and everything is found as it was left. The queues' offsets come from the list of
+//!    queues; of their files only some are looked at, as a sample.
+//! 2. [`Rebuild::read_on_from`]: our own unclean exit. The queues' offsets come from the list, as of its position, and the log is read
+//!    from there. What is new below the [`Marks`] is in the queues' files already.
 //! 3. [`Rebuild::everything`]: another broker wrote the store, or something is not as it should be. The whole log is read, and the
 //!    queues are laid anew, each unit at the place that the record's QUEUEOFFSET names.
+//!
+//! After the first two nobody has looked at most queues' files: whoever uses one first checks it, and damage is repaired then
+//! (`repair`). So the time that they take does not depend on the number of queues, but for the reading of the list.
 //!
 //! Whatever the way, a queue offset that was ever given is not given again: where its message is gone, a hole stays.
 
@@ -23,13 +27,15 @@ use crate::dispatch::{Placement, Projector};
 use crate::error::{FileError, OpenError};
 use crate::index::KeyIndex;
 use crate::log::{MappedLog, Segment};
-use crate::marks::{Marks, QueueList};
+use crate::marks::Marks;
 use crate::options::StoreOptions;
-use crate::queue::{ConsumeQueue, ConsumeQueues};
+use crate::queue::{ConsumeQueue, ConsumeQueues, Extent, ListedQueue, QueueList, WriteOutError};
 use crate::recovery::{Scan, scan};
 
 /// Units pushed between two write-outs of the queues.
-const UNITS_BETWEEN_WRITES: u64 = 500_000;
+const UNITS_BETWEEN_WRITES: usize = 500_000;
+/// Queues whose files a start looks at; with no more than that, at all of them.
+const SPOT_CHECKS: usize = 256;
 
 /// How to recover.
 #[derive(Debug)]
@@ -37,7 +43,12 @@ pub(crate) enum Way {
     /// See [`Rebuild::trust`].
     Clean(Marks),
     /// See [`Rebuild::read_on_from`].
-    FromMark(Marks),
+    FromMark {
+        /// The marks.
+        marks: Marks,
+        /// The machine was restarted: what was not forced to the disk may be lost, also of the log.
+        rebooted: bool,
+    },
     /// See [`Rebuild::everything`]; the reason why.
     Everything(&'static str),
 }
@@ -49,8 +60,20 @@ pub(crate) struct Recovered {
     pub(crate) end: u64,
     /// Store time of the last record, ms.
     pub(crate) last_timestamp: i64,
-    /// Queues and index are on the disk as they are.
-    pub(crate) in_step: bool,
+    /// Where the queues are.
+    pub(crate) queues: QueuesAre,
+}
+
+/// Where the units of the queues are after a recovery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QueuesAre {
+    /// In the files, and so says the list.
+    OnDisk,
+    /// In the files up to where the list says, which is this place of the log; of what is behind, some in the files, some in
+    /// memory.
+    Listed(u64),
+    /// Laid anew; files and list are to be written.
+    Anew,
 }
 
 /// Why a quick way can't be taken.
@@ -94,14 +117,15 @@ pub(crate) fn choose(
         }
         Some(_) => {
             let mut marks = marks.clone();
-            if boot.is_empty() || marks.boot != boot {
+            let rebooted = boot.is_empty() || marks.boot != boot;
+            if rebooted {
                 // The machine was restarted: only what was forced to the disk is sure to be there.
                 marks.written = marks.synced;
             } else {
                 // The index is written in place, in memory that outlives the process.
                 marks.index_synced = u64::MAX;
             }
-            Way::FromMark(marks)
+            Way::FromMark { marks, rebooted }
         }
     }
 }
@@ -113,8 +137,8 @@ pub(crate) struct Rebuild<'a> {
     pub(crate) queues: &'a Arc<ConsumeQueues>,
     pub(crate) index: Option<&'a Arc<KeyIndex>>,
     pub(crate) deleted: &'a Arc<DeletedTopics>,
-    /// The queues as of the last clean stop or full flush.
-    pub(crate) list: QueueList,
+    /// The queues as of the last clean stop or full flush, if there is a list.
+    pub(crate) list: Option<QueueList>,
     pub(crate) clean_exit: bool,
     /// `indexMsgTimestamp` of the checkpoint.
     pub(crate) index_flushed_ms: i64,
@@ -131,10 +155,8 @@ impl Rebuild<'_> {
     /// Finishes deletions of topics that the last run could not: files whose units all lie where the topic was deleted.
     pub(crate) fn finish_deletions(&self) -> Result<(), OpenError> {
         let failed = |action| FileError::at(action, self.queues.directory());
-        for topic in self.queues.topics_known() {
-            if !self.deleted.covers(&topic, 0) {
-                continue;
-            }
+        for topic in self.deleted.names() {
+            self.queues.discover_topic(&topic).map_err(failed("list"))?;
             for queue in self.queues.of_topic(&topic) {
                 let (_, end) = queue.load().map_err(failed("read"))?;
                 let last = queue.unit_at(end - 1).map_err(failed("read"))?;
@@ -166,7 +188,8 @@ impl Rebuild<'_> {
 
     /// Without log files there must be no queues that had messages: the log was moved away, or its disk is not mounted.
     pub(crate) fn refuse_lost_log(&self) -> Result<(), OpenError> {
-        for queue in self.queues.all() {
+        self.queues.discover().map_err(FileError::at("list", self.queues.directory()))?;
+        for queue in self.queues.iter() {
             let (_, end) = queue.load().map_err(FileError::at("read", self.queues.directory()))?;
             if end > 0 {
                 return Err(OpenError::BadFile {
@@ -204,32 +227,13 @@ impl Rebuild<'_> {
                 ));
             }
         }
-        if self.list.position != marks.log_end {
-            return doubt(format!(
-                "the list of queues is of {}, the log ends at {}",
-                self.list.position, marks.log_end
-            ));
+        let position = self.load_list()?;
+        if position != marks.log_end {
+            return doubt(format!("the list of queues ends at {position}, the log at {}", marks.log_end));
         }
-        let mut known: HashMap<(&str, i32), ()> = HashMap::new();
-        for listed in self.list.alive(self.deleted) {
-            known.insert((&listed.topic, listed.queue_id), ());
-            let queue = self.queues.get_or_create(&listed.topic, listed.queue_id);
-            queue.set_loaded(listed.min, listed.max);
-            queue.raise_next_offset(listed.next);
-            if let Some(last) = listed.last_physical {
-                let unit = queue.unit_at(listed.max - 1).map_err(self.queue_error("read"))?;
-                if unit.map(|unit| unit.physical_offset) != Some(last) {
-                    return doubt(format!(
-                        "queue {}-{} lacks its last unit {}",
-                        listed.topic,
-                        listed.queue_id,
-                        listed.max - 1
-                    ));
-                }
-            }
-        }
-        for queue in self.queues.all() {
-            if !known.contains_key(&(queue.topic(), queue.queue_id())) {
+        for topic in self.spot_check()? {
+            self.queues.discover_topic(&topic).map_err(self.queue_error("list"))?;
+            for queue in self.queues.of_topic(&topic) {
                 let (_, end) = queue.load().map_err(self.queue_error("read"))?;
                 if end > 0 {
                     return doubt(format!("queue {}-{} is new", queue.topic(), queue.queue_id()));
@@ -239,32 +243,79 @@ impl Rebuild<'_> {
         if self.index.is_some_and(|index| index.reaches_to() < marks.index_end) {
             return doubt("index files are missing".to_owned());
         }
-        Ok(Recovered { end: marks.log_end, last_timestamp: marks.last_timestamp, in_step: true })
+        Ok(Recovered { end: marks.log_end, last_timestamp: marks.last_timestamp, queues: QueuesAre::OnDisk })
+    }
+
+    /// Makes the handles of all queues, with the offsets from the list. Returns the list's position.
+    fn load_list(&self) -> Result<u64, Retry> {
+        let Some(list) = &self.list else {
+            return Err(Retry::Everything("there is no whole list of the queues".to_owned()));
+        };
+        for listed in list.queues() {
+            let Some(listed) = listed else {
+                return Err(Retry::Everything("the list of the queues is damaged".to_owned()));
+            };
+            if self.is_alive(list, &listed) {
+                self.queues.get_or_create(listed.topic, listed.queue_id).set_listed(&listed.offsets);
+            }
+        }
+        Ok(list.position)
+    }
+
+    /// Whether the topic was not deleted since the list was made.
+    fn is_alive(&self, list: &QueueList, queue: &ListedQueue<'_>) -> bool {
+        // The unit may be that of a hole, which points behind the message that it stands for.
+        let newest = queue.offsets.last_physical.unwrap_or(u64::MAX).min(list.position.saturating_sub(1));
+        !self.deleted.covers(queue.topic, newest)
+    }
+
+    /// Compares the list with the directories of topics, and with the files of some queues. Returns topics that are not in the
+    /// list and have a directory.
+    fn spot_check(&self) -> Result<Vec<String>, Retry> {
+        let directories = self.queues.compare_directories().map_err(self.queue_error("list"))?;
+        if directories.missing > 0 {
+            return Err(Retry::Everything(format!(
+                "{} directories of topics are missing",
+                directories.missing
+            )));
+        }
+        let step = self.queues.len().div_ceil(SPOT_CHECKS).max(1);
+        for queue in self.queues.iter().step_by(step) {
+            if let Some(doubt) = queue.check().map_err(self.queue_error("read"))? {
+                return Err(Retry::Everything(format!(
+                    "queue {}-{}: {doubt}",
+                    queue.topic(),
+                    queue.queue_id()
+                )));
+            }
+        }
+        Ok(directories.unknown)
     }
 
     // ---- 2. from the mark ----
 
-    /// After our own unclean exit: believes what lies below the mark, and reads the log from there.
-    pub(crate) fn read_on_from(&mut self, marks: &Marks) -> Result<Recovered, Retry> {
-        let mark = marks.written;
+    /// After our own unclean exit: believes the list, and reads the log from its position.
+    pub(crate) fn read_on_from(&mut self, marks: &Marks, rebooted: bool) -> Result<Recovered, Retry> {
+        let listed = self.load_list()?;
+        let mark = marks.written.max(listed);
         if mark > 0 && self.segments.last().is_none_or(|last| last.end() < mark) {
             return Err(Retry::Everything(format!("the log does not reach to the mark {mark}")));
         }
-        tracing::info!(mark, "the last stop was not clean: recovering from the mark");
-        for queue in self.queues.all() {
-            let (_, end) = queue.load().map_err(self.queue_error("read"))?;
-            let believed = queue.end_below_mark(mark).map_err(self.queue_error("read"))?;
-            if believed < end {
-                queue.cut(believed).map_err(self.queue_error("cut"))?;
-            }
-            self.was_given(&queue, end);
+        if listed < self.log_min() {
+            return Err(Retry::Everything(format!("the log no longer has what is behind {listed}")));
         }
-        self.compare_with_list(mark)?;
+        tracing::info!(
+            from = listed,
+            mark,
+            "the last stop was not clean: recovering from the list of queues"
+        );
+        if rebooted {
+            self.look_at_files()?;
+        }
 
         let index_from = self.index_from(marks)?;
-        let from = mark.min(index_from);
-        let start = self.segments.iter().rfind(|segment| segment.base() < from).or(self.segments.first());
-        let start = start.map_or(0, |segment| segment.base());
+        let from = listed.min(index_from);
+        let start = self.start_of_scan(from, rebooted);
         let mut projector = self.projector();
         let mut pushed = 0;
         let result = scan(&self.log(), start, |record, _| {
@@ -278,20 +329,25 @@ impl Rebuild<'_> {
                     .index(record)
                     .map_err(FileError::at("write to", &self.options.root.join("index")))?;
             }
-            if offset < mark {
+            if offset < listed {
                 return Ok(true);
             }
             for placement in placement.iter().chain(projector.further_placements()) {
-                let begins_late = placement.queue.max_offset() == 0 && placement.queue_offset > 0;
-                if begins_late || projector.push(placement).holes > 0 {
+                let Placement { queue, queue_offset, unit } = placement;
+                let begins_late = queue.max_offset() == 0 && *queue_offset > 0;
+                let result = if offset < marks.written {
+                    queue.note(*queue_offset, *unit)
+                } else {
+                    pushed += 1;
+                    projector.push(placement)
+                };
+                if begins_late || result.holes > 0 {
                     return Err(Retry::Everything(format!(
-                        "queue {}-{} lacks what lies before its offset {}",
-                        placement.queue.topic(),
-                        placement.queue.queue_id(),
-                        placement.queue_offset
+                        "queue {}-{} lacks what lies before its offset {queue_offset}",
+                        queue.topic(),
+                        queue.queue_id(),
                     )));
                 }
-                pushed += 1;
             }
             self.write_out_now_and_then(&mut pushed)?;
             Ok(true)
@@ -299,33 +355,38 @@ impl Rebuild<'_> {
         if result.end < mark {
             return Err(Retry::Everything(format!("the log ends at {}, before the mark {mark}", result.end)));
         }
-        self.keep_given(result.end);
+        self.spot_check()?;
+        self.queues.pushed(pushed);
+        let some_are_lost = self.keep_given(result.end);
         self.report(&result);
-        Ok(Recovered { end: result.end, last_timestamp: self.last_timestamp(&result), in_step: false })
+        let queues = if some_are_lost { QueuesAre::Anew } else { QueuesAre::Listed(listed) };
+        Ok(Recovered { end: result.end, last_timestamp: self.last_timestamp(&result), queues })
     }
 
-    /// The list shows queues whose files are gone or cut.
-    fn compare_with_list(&self, mark: u64) -> Result<(), Retry> {
-        for listed in self.list.alive(self.deleted) {
-            let queue = self.queues.get_or_create(&listed.topic, listed.queue_id);
-            match listed.last_physical {
-                Some(last) if last < mark => {
-                    let unit = queue.unit_at(listed.max - 1).map_err(self.queue_error("read"))?;
-                    if unit.map(|unit| unit.physical_offset) != Some(last) {
-                        return Err(Retry::Everything(format!(
-                            "queue {}-{} lacks its unit {}",
-                            listed.topic,
-                            listed.queue_id,
-                            listed.max - 1
-                        )));
-                    }
-                }
-                None if queue.max_offset() < listed.max => queue.set_loaded(listed.max, listed.max),
-                _ => {}
+    /// After the machine was restarted: what each queue's files hold behind what is known is erased; the offsets there were given
+    /// to messages that the log may have lost.
+    fn look_at_files(&self) -> Result<(), Retry> {
+        self.queues.discover().map_err(self.queue_error("list"))?;
+        for queue in self.queues.iter() {
+            let listed = queue.listed_offsets();
+            let (_, end) = queue.load().map_err(self.queue_error("read"))?;
+            if end > listed.max {
+                queue.cut(listed.max).map_err(self.queue_error("cut"))?;
             }
-            self.was_given(&queue, listed.next);
+            queue.set_listed(&listed);
+            self.was_given(&queue, end);
         }
         Ok(())
+    }
+
+    /// Where a record begins, at or before `from`. After a restart of the machine the file that holds `from` is read from its
+    /// begin, because it may have lost pages.
+    fn start_of_scan(&self, from: u64, rebooted: bool) -> u64 {
+        let holds = |segment: &&Arc<Segment>| segment.base() < from && from < segment.end();
+        match self.segments.iter().find(holds) {
+            Some(segment) if rebooted => segment.base(),
+            _ => from.max(self.log_min()),
+        }
     }
 
     /// From where on the log must be indexed again.
@@ -347,7 +408,8 @@ impl Rebuild<'_> {
     pub(crate) fn everything(&mut self) -> Result<Recovered, Retry> {
         let log = self.log();
         let tail = self.find_tail(&log)?;
-        for queue in self.queues.all() {
+        self.queues.discover().map_err(self.queue_error("list"))?;
+        for queue in self.queues.iter() {
             let (_, end) = queue.load().map_err(self.queue_error("read"))?;
             // Units behind the end of a log that ends well were never promised to anybody. When the tail is torn, or the
             // stop was not clean, consumers may have seen what is gone.
@@ -357,9 +419,13 @@ impl Rebuild<'_> {
             };
             self.was_given(&queue, end);
         }
-        for listed in self.list.alive(self.deleted) {
-            let queue = self.queues.get_or_create(&listed.topic, listed.queue_id);
-            self.was_given(&queue, listed.next);
+        for (list, listed) in
+            self.list.iter().flat_map(|list| list.queues().flatten().map(move |queue| (list, queue)))
+        {
+            if self.is_alive(list, &listed) {
+                let queue = self.queues.get_or_create(listed.topic, listed.queue_id);
+                self.was_given(&queue, listed.offsets.max);
+            }
         }
         if let Some(index) = self.index.filter(|_| !self.clean_exit) {
             index.drop_unflushed(self.index_flushed_ms)?;
@@ -401,7 +467,7 @@ impl Rebuild<'_> {
                 "records repeat a queue offset that another one has: they can't be reached by offset"
             );
         }
-        for queue in self.queues.all() {
+        for queue in self.queues.iter() {
             // Queues of which the log has nothing: their messages have expired, or are damaged. Light queues are fed by
             // records of other topics.
             if !seen.contains_key(&queue.number()) && !queue.topic().starts_with("%LMQ%") {
@@ -411,7 +477,11 @@ impl Rebuild<'_> {
         }
         self.keep_given(result.end);
         self.report(&result);
-        Ok(Recovered { end: result.end, last_timestamp: self.last_timestamp(&result), in_step: false })
+        Ok(Recovered {
+            end: result.end,
+            last_timestamp: self.last_timestamp(&result),
+            queues: QueuesAre::Anew,
+        })
     }
 
     /// Puts a unit at the place that its record names.
@@ -458,12 +528,16 @@ impl Rebuild<'_> {
 
     // ---- common ----
 
-    fn write_out_now_and_then(&self, pushed: &mut u64) -> Result<(), Retry> {
-        if *pushed >= UNITS_BETWEEN_WRITES {
-            *pushed = 0;
-            self.queues.write_out(u64::MAX, true).map_err(self.queue_error("write"))?;
+    fn write_out_now_and_then(&self, pushed: &mut usize) -> Result<(), Retry> {
+        if *pushed < UNITS_BETWEEN_WRITES {
+            return Ok(());
         }
-        Ok(())
+        self.queues.pushed(std::mem::take(pushed));
+        match self.queues.write_out(u64::MAX, Extent::All) {
+            Ok(_) => Ok(()),
+            Err(WriteOutError::Io(error)) => Err(self.queue_error("write")(error)),
+            Err(doubt) => Err(Retry::Everything(doubt.to_string())),
+        }
     }
 
     /// The queue has given the offsets below `next`.
@@ -473,8 +547,9 @@ impl Rebuild<'_> {
         entry.1 = entry.1.max(next);
     }
 
-    /// No offset is given twice: where a queue had got further than the log, holes take the places.
-    fn keep_given(&self, log_end: u64) {
+    /// No offset is given twice: where a queue had got further than the log, holes take the places. Says whether there was one.
+    fn keep_given(&self, log_end: u64) -> bool {
+        let mut some_are_lost = false;
         for (queue, offset) in self.given.borrow().values() {
             if queue.max_offset() < *offset {
                 tracing::error!(
@@ -484,14 +559,16 @@ impl Rebuild<'_> {
                     to = *offset,
                     "the last messages of the queue are lost: their offsets are not given again"
                 );
+                some_are_lost = true;
                 if queue.fill_holes(*offset, log_end) {
-                    self.queues.list(queue);
+                    self.queues.list(queue, log_end);
                 }
             }
         }
-        for queue in self.queues.all() {
+        for queue in self.queues.iter() {
             queue.raise_next_offset(queue.max_offset());
         }
+        some_are_lost
     }
 
     fn last_timestamp(&self, result: &Scan) -> i64 {
@@ -574,12 +651,13 @@ mod tests {
         assert!(matches!(way(Some(&marks), None, "b1"), Way::Everything(_)));
         assert!(matches!(way(Some(&clean), Some("7 n"), "b1"), Way::Everything(_)));
         assert!(matches!(way(Some(&marks), Some("8"), "b1"), Way::Everything(_)));
-        let begun = Marks { abort: String::new(), ..marks.clone() };
-        assert!(matches!(way(Some(&begun), Some(""), "b1"), Way::Everything(_)));
-        let Way::FromMark(same_boot) = way(Some(&marks), Some("7 n"), "b1") else { panic!() };
-        assert_eq!((same_boot.written, same_boot.index_synced), (50, u64::MAX));
-        let Way::FromMark(other_boot) = way(Some(&marks), Some("7 n"), "b2") else { panic!() };
-        assert_eq!((other_boot.written, other_boot.index_synced), (20, 10));
+        let of_way = |boot| match way(Some(&marks), Some("7 n"), boot) {
+            Way::FromMark { marks, rebooted } => (marks.written, marks.index_synced, rebooted),
+            way => panic!("{way:?}"),
+        };
+        assert_eq!(of_way("b1"), (50, u64::MAX, false));
+        assert_eq!(of_way("b2"), (20, 10, true));
+        assert_eq!(of_way(""), (20, 10, true));
     }
 
     /// A power cut: what was not forced to the disk is zeros, and the machine has another boot id.

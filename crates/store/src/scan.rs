@@ -68,17 +68,9 @@ pub(crate) fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
     filter: &F,
     out: &mut S,
 ) -> ReadOutcome {
-    let (min, max) = (queue.min_offset(), queue.max_offset());
-    let mut outcome = ReadOutcome {
-        status: ReadStatus::NoMatchedMessage,
-        next_offset: request.offset,
-        min_offset: min,
-        max_offset: max,
-        messages: 0,
-        bytes: 0,
-        filtered: 0,
-        suggest_slave: false,
-    };
+    let mut outcome =
+        ReadOutcome { status: ReadStatus::NoMatchedMessage, ..ReadOutcome::cold(queue, request.offset) };
+    let (min, max) = (outcome.min_offset, outcome.max_offset);
     let off = match request.offset {
         _ if max == 0 => Some((ReadStatus::NoMessageInQueue, 0)),
         offset if offset < min => Some((ReadStatus::OffsetTooSmall, min)),
@@ -215,6 +207,20 @@ impl Reader<'_> {
 }
 
 impl ReadOutcome {
+    /// Nothing was looked at, because that could mean to wait for the disk.
+    pub(crate) fn cold(queue: &ConsumeQueue, offset: i64) -> ReadOutcome {
+        ReadOutcome {
+            status: ReadStatus::Cold,
+            next_offset: offset,
+            min_offset: queue.min_offset(),
+            max_offset: queue.max_offset(),
+            messages: 0,
+            bytes: 0,
+            filtered: 0,
+            suggest_slave: false,
+        }
+    }
+
     /// The next message is not in memory: what there is is handed out, or it is said so.
     fn turn_cold(&mut self) {
         if self.messages == 0 {

@@ -23,7 +23,7 @@ use crate::waterline::Waterline;
 
 /// The parts of a running store.
 ///
-/// Locks are taken in this order: `dispatcher`, the queues' writing lock, the log's append lock, `keeper`.
+/// Locks are taken in this order: `listing`, `repairing`, `dispatcher`, the queues' writing lock, the log's append lock, `keeper`.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: StoreOptions,
@@ -44,6 +44,10 @@ pub(crate) struct Shared {
     pub(crate) read_limits: ReadLimits,
     /// Held during a flush of the log.
     pub(crate) flushing: Mutex<()>,
+    /// Held while the list of queues is written.
+    pub(crate) listing: Mutex<()>,
+    /// Held while queues' files are laid anew.
+    pub(crate) repairing: Mutex<()>,
     /// Store time of the newest record that is on the disk.
     pub(crate) flushed_timestamp: AtomicI64,
     pub(crate) keeper: Mutex<Keeper>,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::error::{FileError, OpenError};
 use crate::options::StoreOptions;
+use crate::queue::Extent;
 use crate::store::Store;
 
 /// What was done to the disk, successfully.
@@ -150,12 +151,12 @@ impl Store {
 
     /// Writes the queues' units to their files.
     pub fn step_write_queues(&self) -> Result<(), FileError> {
-        self.shared.write_projections(false)
+        self.shared.write_projections(Extent::Due)
     }
 
     /// Forces queues, index, marks and checkpoint to the disk.
     pub fn step_flush_projections(&self) -> Result<(), FileError> {
         self.shared.queues.release_idle();
-        self.shared.flush_projections(true)
+        self.shared.flush_projections()
     }
 }

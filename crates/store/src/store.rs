@@ -19,8 +19,8 @@ use crate::log::{Ahead, Demand, RecordSlice, Warmth};
 use crate::lookup::{self, KeyQuery};
 use crate::open::{Opened, open};
 use crate::options::{FlushDiskType, StoreOptions};
-use crate::queue::{ConsumeQueue, Unit};
-use crate::read::{Boundary, MessageFilter, QueueUnit, ReadOutcome, ReadRequest, RecordSink};
+use crate::queue::{ConsumeQueue, Extent, Unit};
+use crate::read::{Boundary, MessageFilter, QueueUnit, ReadOutcome, ReadRequest, RecordSink, Residency};
 use crate::retention::{DiskGuard, space, used_percent};
 use crate::scan::{ReadLimits, read};
 use crate::shared::{Keeper, Shared};
@@ -106,6 +106,8 @@ impl Store {
             disk: DiskGuard::default(),
             counters,
             flushing: Mutex::new(()),
+            listing: Mutex::new(()),
+            repairing: Mutex::new(()),
             flushed_timestamp: AtomicI64::new(opened.last_timestamp),
             keeper: Mutex::new(keeper),
             stop: Stop::default(),
@@ -284,6 +286,12 @@ impl Store {
         if shared.read_limits.scan_end(request) > queue.max_offset() {
             self.dispatch_to_confirmed();
         }
+        if !queue.is_checked() {
+            if request.residency == Residency::HotOnly && queue.is_to_be_checked() {
+                return ReadOutcome::cold(queue, request.offset);
+            }
+            shared.check_or_report(queue);
+        }
         queue.correct_min_offset(shared.log.files.min_offset());
         let outcome = read(&shared.log, &shared.read_limits, queue, request, filter, out);
         shared.counters.read(outcome.messages, outcome.bytes);
@@ -367,6 +375,7 @@ impl Store {
 
     fn bring_up_to_date(&self, queue: &ConsumeQueue) {
         self.dispatch_to_confirmed();
+        self.shared.check_or_report(queue);
         queue.correct_min_offset(self.shared.log.files.min_offset());
     }
 
@@ -433,11 +442,11 @@ impl Store {
     pub fn clean_expired_queues(&self) -> usize {
         let shared = &*self.shared;
         let mut cleaned = 0;
-        if let Err(error) = shared.write_projections(true) {
+        if let Err(error) = shared.write_projections(Extent::All) {
             tracing::error!(%error, "can't write the consume queues");
             return 0;
         }
-        for queue in shared.queues.all() {
+        for queue in shared.queues.iter() {
             self.bring_up_to_date(&queue);
             if queue.min_offset() < queue.max_offset() || queue.max_offset() == 0 {
                 continue;
@@ -451,7 +460,7 @@ impl Store {
         }
         // Without files only the list knows how far the queues had got.
         if cleaned > 0
-            && let Err(error) = shared.flush_projections(true)
+            && let Err(error) = shared.flush_projections()
         {
             tracing::error!(%error, "can't write the list of queues");
         }
@@ -501,7 +510,7 @@ impl Store {
 impl Store {
     /// What the queues' thread does every second.
     pub(crate) fn write_queues_for_test(&self) {
-        self.shared.write_projections(false).expect("queues can be written");
+        self.shared.write_projections(Extent::Due).expect("queues can be written");
     }
 }
 

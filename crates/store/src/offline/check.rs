@@ -252,7 +252,7 @@ impl Check<'_> {
     }
 
     fn queues(&mut self, queues: &ConsumeQueues, topics: Option<&HashSet<String>>) -> Result<(), OpenError> {
-        let mut all = queues.all();
+        let mut all: Vec<_> = queues.iter().collect();
         all.sort_by(|a, b| (a.topic(), a.queue_id()).cmp(&(b.topic(), b.queue_id())));
         let of = all.len() as u64;
         let mut deleted: HashMap<String, u64> = HashMap::new();

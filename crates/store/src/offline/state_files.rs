@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::checkpoint::{CheckpointTimes, read_abort};
 use crate::error::FileError;
-use crate::marks::{Marks, QueueList};
+use crate::marks::Marks;
+use crate::queue::QueueList;
 
 use super::check::Checked;
 use super::finding::{Finding, Problem};
@@ -47,10 +48,7 @@ impl StateFiles {
             }
         }
         if read(root, "ferromq.queues")?.is_some() && QueueList::load(root).is_none() {
-            wrong(
-                "ferromq.queues",
-                "the list of queues can't be read: offsets that were given and lost may be given again",
-            );
+            wrong("ferromq.queues", "the list of queues can't be read: the next start reads the whole log");
         }
         let is_closed = read_abort(root)?.is_none();
         if !is_closed {

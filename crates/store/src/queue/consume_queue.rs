@@ -2,15 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 
 use parking_lot::Mutex;
 
 use super::files::{QueueFiles, QueueName};
+use super::list::ListedOffsets;
 use super::unit::{UNIT, Unit};
 
-/// Units that stay in memory after they were written to the file, for consumers at the tail.
-const KEPT_UNITS: usize = 64;
 /// Units in memory beyond which the dispatcher writes them itself: the flusher can't keep up.
 const OVERDUE_UNITS: usize = 256 << 10;
 /// Units that one write to the file takes.
@@ -20,7 +19,10 @@ const WRITE_UNITS: usize = 8192;
 /// ever; deleting the topic resets it in place.
 ///
 /// The newest units are in memory ("tail"); a background thread writes them to the file. Until then a crash loses them, and
-/// the log gives them back. An idle queue has no tail and no open file.
+/// the log gives them back. An idle queue has no tail and no open file: it is the 200 bytes of this handle.
+///
+/// After a start the offsets come from the list of queues ([`super::list`]), and nobody has looked at the queue's files yet.
+/// Whoever wants to read or write them makes sure first that they were [checked](Self::is_checked).
 #[derive(Debug)]
 pub struct ConsumeQueue {
     topic: Arc<str>,
@@ -33,8 +35,10 @@ pub struct ConsumeQueue {
     /// Behind the last dispatched unit. Changed by the dispatcher, with the tail locked.
     max_offset: AtomicI64,
     min_offset: AtomicI64,
-    /// The log's first offset for which `min_offset` was last worked out.
-    min_worked_out_for: AtomicU64,
+    /// The message at `min_offset` lies at or behind this place of the log.
+    min_physical: AtomicU64,
+    /// The files are known to hold what they should.
+    checked: AtomicBool,
     tail: Mutex<Tail>,
 }
 
@@ -46,11 +50,13 @@ struct Tail {
     units: Vec<u8>,
     /// Units below this queue offset are in the file.
     written: i64,
-    /// Physical offset of the unit at `written`, if there is one.
-    unwritten_physical: u64,
+    /// Physical offset in the unit before `written`, if that is known.
+    written_physical: Option<u64>,
     /// On the list of queues that have something to write.
     listed: bool,
-    /// Pushed to since the last sweep of idle queues.
+    /// Among the queues that keep units in memory for consumers at the tail.
+    kept: bool,
+    /// Pushed to since the last sweep of those.
     used: bool,
 }
 
@@ -68,9 +74,12 @@ pub(crate) struct Pushed {
 }
 
 /// What was written by [`ConsumeQueue::write_out`].
-#[derive(Debug)]
-pub(crate) struct Written {
-    pub(crate) files: Vec<Arc<std::fs::File>>,
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub(super) files: Vec<Arc<std::fs::File>>,
+    pub(super) units: usize,
+    /// The queue has just become one of those that keep units in memory.
+    pub(super) keep: bool,
 }
 
 impl ConsumeQueue {
@@ -84,7 +93,8 @@ impl ConsumeQueue {
             next_offset: AtomicI64::new(0),
             max_offset: AtomicI64::new(0),
             min_offset: AtomicI64::new(0),
-            min_worked_out_for: AtomicU64::new(u64::MAX),
+            min_physical: AtomicU64::new(0),
+            checked: AtomicBool::new(false),
             tail: Mutex::default(),
         }
     }
@@ -135,8 +145,22 @@ impl ConsumeQueue {
         self.number
     }
 
-    fn name(&self) -> QueueName<'_> {
+    pub(super) fn name(&self) -> QueueName<'_> {
         QueueName { number: self.number, topic: &self.topic, queue_id: self.queue_id }
+    }
+
+    pub(super) fn files(&self) -> &QueueFiles {
+        &self.files
+    }
+
+    /// Whether the files are known to hold what they should: see [`check`](Self::check).
+    #[inline]
+    pub(crate) fn is_checked(&self) -> bool {
+        self.checked.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_checked(&self) {
+        self.checked.store(true, Ordering::Release);
     }
 
     // ---- appending ----
@@ -162,11 +186,12 @@ impl ConsumeQueue {
             return Pushed { known: true, ..Pushed::default() };
         }
         let mut holes = offset - max;
+        if self.min_offset.load(Ordering::Relaxed) == max {
+            // Nothing readable before: the queue begins here.
+            self.min_offset.store(offset, Ordering::Release);
+            self.min_physical.store(unit.physical_offset, Ordering::Release);
+        }
         if holes > 0 {
-            if self.min_offset.load(Ordering::Relaxed) == max {
-                // Nothing readable before: the queue begins here.
-                self.min_offset.store(offset, Ordering::Release);
-            }
             if max == 0 {
                 // Never had anything: the file will begin with blank units.
                 holes = 0;
@@ -190,17 +215,30 @@ impl ConsumeQueue {
         (0..count).for_each(|_| tail.put(Unit::hole(next_physical_offset)));
     }
 
-    /// Physical offset of the first unit that is not in the file.
-    pub(crate) fn first_unwritten_physical(&self) -> Option<u64> {
-        let tail = self.tail.lock();
-        let end = tail.end();
-        (tail.written < end).then_some(tail.unwritten_physical)
+    /// Takes note of a message whose unit is in the file already, as [`push`](Self::push) would. Only in recovery, before
+    /// anything is pushed.
+    pub(crate) fn note(&self, offset: i64, unit: Unit) -> Pushed {
+        let mut tail = self.tail.lock();
+        let max = self.max_offset.load(Ordering::Relaxed);
+        if offset < max {
+            return Pushed { known: true, ..Pushed::default() };
+        }
+        if self.min_offset.load(Ordering::Relaxed) == max {
+            self.min_offset.store(offset, Ordering::Release);
+            self.min_physical.store(unit.physical_offset, Ordering::Release);
+        }
+        tail.start = offset + 1;
+        tail.written = offset + 1;
+        tail.written_physical = Some(unit.physical_offset);
+        self.max_offset.store(offset + 1, Ordering::Release);
+        Pushed { holes: offset - max, ..Pushed::default() }
     }
 
-    /// Writes every unit to the file. Only one thread at a time (the flusher's lock). When this returns `Ok`, everything that
-    /// was pushed before the call is in the file, and the queue is off the list.
-    pub(crate) fn write_out(&self) -> io::Result<Written> {
-        let mut files: Vec<Arc<std::fs::File>> = Vec::new();
+    /// Writes every unit to the file, and keeps the newest `kept_max` in memory. Only one thread at a time (the flusher's lock),
+    /// and only a checked queue. When this returns `Ok`, everything that was pushed before the call is in the file, and the
+    /// queue is off the list.
+    pub(super) fn write_out(&self, kept_max: usize) -> io::Result<Written> {
+        let mut written = Written::default();
         let mut chunk = Vec::new();
         loop {
             let from = {
@@ -209,7 +247,8 @@ impl ConsumeQueue {
                 let at = (from - tail.start) as usize * UNIT;
                 if at >= tail.units.len() {
                     tail.listed = false;
-                    return Ok(Written { files });
+                    written.keep = !tail.units.is_empty() && !std::mem::replace(&mut tail.kept, true);
+                    return Ok(written);
                 }
                 let rest_of_file =
                     self.files.units_per_file() as i64 - from % self.files.units_per_file() as i64;
@@ -220,39 +259,76 @@ impl ConsumeQueue {
                 from
             };
             let file = self.files.write(self.name(), from, &chunk)?;
-            if !files.iter().any(|known| Arc::ptr_eq(known, &file)) {
-                files.push(file);
+            if !written.files.iter().any(|known| Arc::ptr_eq(known, &file)) {
+                written.files.push(file);
             }
-            let mut tail = self.tail.lock();
-            tail.written = from + (chunk.len() / UNIT) as i64;
-            let in_memory = tail.units.len() / UNIT;
-            let unwritten = (tail.start + in_memory as i64 - tail.written) as usize;
-            let dropped = in_memory.saturating_sub(unwritten.max(KEPT_UNITS));
-            if dropped > KEPT_UNITS {
-                tail.units.drain(..dropped * UNIT);
-                tail.start += dropped as i64;
-                if tail.units.capacity() > 64 << 10 {
-                    tail.units.shrink_to(16 << 10);
-                }
-            }
-            let at = (tail.written - tail.start) as usize * UNIT;
-            if let Some(unit) = tail.units.get(at..at + UNIT).and_then(|unit| unit.first_chunk()) {
-                tail.unwritten_physical = Unit::decode(unit).physical_offset;
-            }
+            written.units += chunk.len() / UNIT;
+            self.wrote(from, &chunk, kept_max);
         }
     }
 
-    /// Gives back the memory of a queue that was not used since the last call, and closes its files.
-    pub(crate) fn release_if_idle(&self) {
+    fn wrote(&self, from: i64, chunk: &[u8], kept_max: usize) {
         let mut tail = self.tail.lock();
-        let end = tail.end();
-        if std::mem::take(&mut tail.used) || tail.listed || tail.written < end || tail.units.capacity() == 0 {
+        tail.written = from + (chunk.len() / UNIT) as i64;
+        tail.written_physical = chunk.last_chunk().map(|unit| Unit::decode(unit).physical_offset);
+        let in_memory = tail.units.len() / UNIT;
+        let unwritten = (tail.end() - tail.written) as usize;
+        let dropped = in_memory.saturating_sub(unwritten.max(kept_max));
+        if dropped == in_memory {
+            tail.units = Vec::new();
+        } else if dropped > kept_max {
+            tail.units.drain(..dropped * UNIT);
+            if tail.units.capacity() > 64 << 10 {
+                tail.units.shrink_to(16 << 10);
+            }
+        } else {
             return;
         }
+        tail.start += dropped as i64;
+    }
+
+    /// Gives back the memory of a queue that was not used since the last call, and closes its files. Says whether the queue
+    /// no longer keeps anything.
+    pub(super) fn release_if_idle(&self) -> bool {
+        let mut tail = self.tail.lock();
+        let end = tail.end();
+        if std::mem::take(&mut tail.used) || tail.listed || tail.written < end {
+            return false;
+        }
+        tail.kept = false;
         tail.start = end;
         tail.units = Vec::new();
         drop(tail);
         self.files.close(self.number);
+        true
+    }
+
+    pub(super) fn has_readable_units_in_files(&self) -> bool {
+        self.min_offset() < self.written_end()
+    }
+
+    /// Behind the last unit that is in the files.
+    pub(super) fn written_end(&self) -> i64 {
+        self.tail.lock().written
+    }
+
+    /// What is in the files, for the list of queues; `None` if there never was anything.
+    pub(super) fn written_offsets(&self) -> io::Result<Option<ListedOffsets>> {
+        let (mut listed, known) = {
+            let tail = self.tail.lock();
+            let min = self.min_offset().min(tail.written);
+            let offsets = ListedOffsets {
+                min,
+                max: tail.written,
+                min_physical: self.min_physical.load(Ordering::Acquire),
+                last_physical: tail.written_physical.filter(|_| min < tail.written),
+            };
+            (offsets, tail.written_physical.is_some())
+        };
+        if !known && listed.min < listed.max {
+            listed.last_physical = self.unit_at(listed.max - 1)?.map(|unit| unit.physical_offset);
+        }
+        Ok((listed.max > 0).then_some(listed))
     }
 
     // ---- reading ----
@@ -334,28 +410,51 @@ impl ConsumeQueue {
 
     // ---- the queue's begin ----
 
+    /// Whether the queue's first message is one that the log still has, when the log begins at `log_min`. When that can be told
+    /// without reading the files, [`min_offset`](Self::min_offset) is right afterwards.
+    pub(crate) fn begins_in_log(&self, log_min: u64) -> bool {
+        if self.min_physical.load(Ordering::Acquire) >= log_min {
+            return true;
+        }
+        let tail = self.tail.lock();
+        let (min, max) = (self.min_offset(), self.max_offset());
+        if min < max && tail.last_physical().is_some_and(|last| last < log_min) {
+            // All its messages are gone.
+            self.min_offset.store(max, Ordering::Release);
+            return true;
+        }
+        min == max
+    }
+
     /// Moves the queue's begin to the first message that the log still has, when the log begins at `log_min`.
     pub(crate) fn correct_min_offset(&self, log_min: u64) {
-        if self.min_worked_out_for.load(Ordering::Acquire) == log_min {
+        if self.begins_in_log(log_min) {
             return;
         }
         let (min, max) = (self.min_offset(), self.max_offset());
         let there = |unit: Option<Unit>| {
             unit.is_some_and(|unit| !unit.is_pre_blank() && unit.physical_offset >= log_min)
         };
-        match self.partition(min, max, there) {
-            Ok(corrected) => {
+        let first = self.partition(min, max, there).and_then(|first| Ok((first, self.unit_at(first)?)));
+        match first {
+            Ok((first, unit)) => {
                 let _tail = self.tail.lock();
                 // Unless the topic was deleted meanwhile.
-                if corrected <= self.max_offset() {
-                    self.min_offset.fetch_max(corrected, Ordering::AcqRel);
-                    self.min_worked_out_for.store(log_min, Ordering::Release);
+                if first <= self.max_offset() {
+                    self.min_offset.fetch_max(first, Ordering::AcqRel);
+                    let physical = unit.map_or(log_min, |unit| unit.physical_offset);
+                    self.min_physical.store(physical, Ordering::Release);
                 }
             }
             Err(error) => {
                 tracing::warn!(topic = self.topic(), queue = self.queue_id, %error, "can't find the queue's first message");
             }
         }
+    }
+
+    /// Whether the queue may have files that lie entirely before its begin.
+    pub(crate) fn may_have_old_files(&self) -> bool {
+        self.min_offset() as u64 >= self.files.units_per_file()
     }
 
     /// Deletes files that lie entirely before the queue's begin, except for the last file. Returns how many.
@@ -375,6 +474,7 @@ impl ConsumeQueue {
         }
         tail.start = end;
         tail.units = Vec::new();
+        tail.written_physical = None;
         let numbers = self.files.list(self.name())?;
         self.files.delete(self.name(), &numbers, |_| true)
     }
@@ -384,8 +484,8 @@ impl ConsumeQueue {
     /// Forgets everything: the topic was deleted. The files are the caller's.
     pub(crate) fn reset(&self) {
         let mut tail = self.tail.lock();
-        let listed = tail.listed;
-        *tail = Tail { listed, ..Tail::default() };
+        *tail = Tail { listed: tail.listed, kept: tail.kept, ..Tail::default() };
+        self.set_checked();
         self.next_offset.store(0, Ordering::Release);
         self.max_offset.store(0, Ordering::Release);
         self.min_offset.store(0, Ordering::Release);
@@ -394,11 +494,43 @@ impl ConsumeQueue {
 
     /// Sets the offsets from a queue's files, with nothing in memory.
     pub(crate) fn set_loaded(&self, min: i64, max: i64) {
+        let listed = ListedOffsets { min, max, min_physical: 0, last_physical: None };
+        self.set_offsets(&listed);
+        self.set_checked();
+    }
+
+    /// The offsets as they were set from the list, if nothing was pushed since.
+    pub(crate) fn listed_offsets(&self) -> ListedOffsets {
+        let tail = self.tail.lock();
+        ListedOffsets {
+            min: self.min_offset(),
+            max: tail.written,
+            min_physical: self.min_physical.load(Ordering::Acquire),
+            last_physical: tail.written_physical,
+        }
+    }
+
+    /// Sets the offsets as the list of queues has them. Whether the files agree is yet to be checked.
+    pub(crate) fn set_listed(&self, listed: &ListedOffsets) {
+        self.set_offsets(listed);
+        self.checked.store(false, Ordering::Release);
+        self.raise_next_offset(listed.max);
+    }
+
+    fn set_offsets(&self, listed: &ListedOffsets) {
+        let ListedOffsets { min, max, min_physical, last_physical } = *listed;
         let mut tail = self.tail.lock();
-        *tail = Tail { start: max, written: max, listed: tail.listed, ..Tail::default() };
+        *tail = Tail {
+            start: max,
+            written: max,
+            written_physical: last_physical,
+            listed: tail.listed,
+            kept: tail.kept,
+            ..Tail::default()
+        };
         self.min_offset.store(min, Ordering::Release);
         self.max_offset.store(max, Ordering::Release);
-        self.min_worked_out_for.store(u64::MAX, Ordering::Release);
+        self.min_physical.store(min_physical, Ordering::Release);
     }
 
     /// What the files hold: `[first, end)` of units written. Looks at the first and the last file only.
@@ -411,17 +543,17 @@ impl ConsumeQueue {
         let (first, mut last) = (*first as i64 * units, *last as i64 * units);
         // For the search every unit of the files must be readable.
         self.set_loaded(first, last + units);
-        let mut end = self.written_end(last, last + units)?;
+        let mut end = self.written_units_end(last, last + units)?;
         while end == last && last > first {
             last -= units;
-            end = self.written_end(last, last + units)?;
+            end = self.written_units_end(last, last + units)?;
         }
         self.set_loaded(first, end);
         Ok((first, end))
     }
 
     /// End of the written units in `[low, high)`, assuming that zeros are only behind them.
-    fn written_end(&self, mut low: i64, mut high: i64) -> io::Result<i64> {
+    fn written_units_end(&self, mut low: i64, mut high: i64) -> io::Result<i64> {
         while low < high {
             let middle = low + (high - low) / 2;
             if self.unit_at(middle)?.is_some() {
@@ -437,13 +569,6 @@ impl ConsumeQueue {
     /// for messages in front of it.
     pub(crate) fn first_at_or_behind(&self, physical_offset: u64) -> io::Result<i64> {
         let behind = |unit: Option<Unit>| unit.is_some_and(|unit| unit.is_behind(physical_offset));
-        self.partition(self.min_offset(), self.max_offset(), behind)
-    }
-
-    /// End of the loaded units that point below `mark`, where every unit below the mark was written; behind it anything may be
-    /// in the files, also nothing. Holes that point to the mark stand for messages in front of it.
-    pub(crate) fn end_below_mark(&self, mark: u64) -> io::Result<i64> {
-        let behind = |unit: Option<Unit>| unit.is_none_or(|unit| unit.is_behind(mark));
         self.partition(self.min_offset(), self.max_offset(), behind)
     }
 
@@ -490,10 +615,15 @@ impl Tail {
         self.start + (self.units.len() / UNIT) as i64
     }
 
-    fn put(&mut self, unit: Unit) {
-        if self.end() == self.written {
-            self.unwritten_physical = unit.physical_offset;
+    /// Physical offset in the last unit, if that is known.
+    fn last_physical(&self) -> Option<u64> {
+        match self.units.last_chunk() {
+            Some(unit) => Some(Unit::decode(unit).physical_offset),
+            None => self.written_physical,
         }
+    }
+
+    fn put(&mut self, unit: Unit) {
         self.units.extend_from_slice(&unit.encode());
         self.used = true;
     }

@@ -3,12 +3,13 @@
 //! `consumequeue/<topic>/<queueId>/<byte offset, 20 digits>`, each of the configured size from the moment it is created
 //! (sparse), because the Java broker refuses any other length.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -28,12 +29,15 @@ type Key = (u32, u64);
 pub(crate) struct QueueFiles {
     directory: PathBuf,
     units_per_file: u64,
+    /// Where the log begins.
+    log_min: AtomicU64,
     open: Mutex<OpenFiles>,
 }
 
 #[derive(Debug, Default)]
 struct OpenFiles {
-    files: HashMap<Key, Arc<File>>,
+    files: BTreeMap<Key, Arc<File>>,
+    /// In the order of opening. Files that were closed since are still in it.
     by_age: VecDeque<Key>,
 }
 
@@ -47,7 +51,7 @@ pub(crate) struct QueueName<'a> {
 
 impl QueueFiles {
     pub(crate) fn new(directory: PathBuf, units_per_file: u64) -> Self {
-        QueueFiles { directory, units_per_file, open: Mutex::default() }
+        QueueFiles { directory, units_per_file, log_min: AtomicU64::new(0), open: Mutex::default() }
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -56,6 +60,14 @@ impl QueueFiles {
 
     pub(crate) fn units_per_file(&self) -> u64 {
         self.units_per_file
+    }
+
+    pub(crate) fn log_min(&self) -> u64 {
+        self.log_min.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_log_min(&self, log_min: u64) {
+        self.log_min.store(log_min, Ordering::Release);
     }
 
     pub(crate) fn topic_directory(&self, topic: &str) -> PathBuf {
@@ -93,7 +105,7 @@ impl QueueFiles {
         if open.files.insert(key, Arc::clone(&file)).is_none() {
             open.by_age.push_back(key);
         }
-        while open.files.len() > OPEN_FILES_MAX {
+        while open.files.len() > OPEN_FILES_MAX || open.by_age.len() > 2 * OPEN_FILES_MAX {
             let Some(oldest) = open.by_age.pop_front() else { break };
             open.files.remove(&oldest);
         }
@@ -102,8 +114,15 @@ impl QueueFiles {
 
     fn forget(&self, queue: u32, which: impl Fn(u64) -> bool) {
         let mut open = self.open.lock();
-        open.files.retain(|(number, file), _| *number != queue || !which(*file));
-        open.by_age.retain(|(number, file)| *number != queue || !which(*file));
+        let gone: Vec<Key> = open
+            .files
+            .range((queue, 0)..=(queue, u64::MAX))
+            .map(|(key, _)| *key)
+            .filter(|(_, file)| which(*file))
+            .collect();
+        for key in gone {
+            open.files.remove(&key);
+        }
     }
 
     /// Writes encoded units, the first of which has queue offset `from`; they must not cross into the next file. A new file
@@ -241,28 +260,34 @@ impl QueueFiles {
         self.forget(queue, |_| true);
     }
 
-    /// Topics and queue ids for which there are directories.
-    pub(crate) fn discover(&self) -> io::Result<Vec<(String, i32)>> {
-        let mut found = Vec::new();
+    /// Hands out the names of the topics that have a directory.
+    pub(crate) fn for_each_topic(&self, mut take: impl FnMut(&str)) -> io::Result<()> {
         let topics = match fs::read_dir(&self.directory) {
-            Ok(topics) => topics,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
-            Err(error) => return Err(error),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            topics => topics?,
         };
         for topic in topics {
             let topic = topic?;
-            let Ok(name) = topic.file_name().into_string() else { continue };
-            if !topic.file_type()?.is_dir() {
-                continue;
-            }
-            for queue in fs::read_dir(topic.path())? {
-                let queue = queue?;
-                if let Some(id) = queue.file_name().to_str().and_then(|id| id.parse().ok()) {
-                    found.push((name.clone(), id));
-                }
+            if topic.file_type()?.is_dir()
+                && let Some(name) = topic.file_name().to_str()
+            {
+                take(name);
             }
         }
-        found.sort_unstable();
-        Ok(found)
+        Ok(())
+    }
+
+    /// Queue ids of a topic for which there are directories, ascending.
+    pub(crate) fn queue_ids(&self, topic: &str) -> io::Result<Vec<i32>> {
+        let queues = match fs::read_dir(self.topic_directory(topic)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            queues => queues?,
+        };
+        let mut ids = Vec::new();
+        for queue in queues {
+            ids.extend(queue?.file_name().to_str().and_then(|id| id.parse::<i32>().ok()));
+        }
+        ids.sort_unstable();
+        Ok(ids)
     }
 }

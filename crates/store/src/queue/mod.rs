@@ -3,28 +3,33 @@
 //! [`ConsumeQueue`] is one of them, [`ConsumeQueues`] all of them. A queue is a projection of the log: what its files lack or
 //! have wrong, the log gives back.
 
+mod check;
 mod consume_queue;
 mod files;
+mod list;
 mod unit;
+mod unwritten;
 
-use std::collections::HashMap;
-use std::fs::File;
+use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use parking_lot::{Mutex, RwLock};
 
 use crate::disk;
+pub(crate) use check::Doubt;
 pub(crate) use consume_queue::Pushed;
 pub use consume_queue::{ConsumeQueue, QueueWatch};
 use files::QueueFiles;
+pub(crate) use list::{ListedQueue, QueueList, QueueListWriter};
 pub(crate) use unit::{UNIT, Unit};
+pub(crate) use unwritten::{Extent, WriteOutError};
+use unwritten::{Pending, Unsynced};
 
-/// Queues written by one pass of the flusher when there are many; the oldest first.
-const QUEUES_PER_PASS: usize = 20_000;
-/// Open files beyond which one `syncfs` is cheaper than syncing each.
-const SYNC_EACH_MAX: usize = 256;
+/// Handles taken from the table at a time, by what goes through all of them.
+const QUEUES_AT_A_TIME: usize = 1024;
 
 /// All consume queues of a store.
 #[derive(Debug)]
@@ -32,7 +37,12 @@ pub(crate) struct ConsumeQueues {
     files: Arc<QueueFiles>,
     topics: RwLock<Topics>,
     /// Queues with units that are not in their file, oldest first.
-    unwritten: Mutex<Vec<Arc<ConsumeQueue>>>,
+    unwritten: Mutex<VecDeque<Pending>>,
+    unwritten_units: AtomicI64,
+    /// Most units that are to wait in memory.
+    unwritten_units_max: i64,
+    /// Queues that keep units in memory for consumers at the tail.
+    kept: Mutex<Vec<Arc<ConsumeQueue>>>,
     /// Held while queue files are written or deleted.
     writing: Mutex<Unsynced>,
 }
@@ -40,7 +50,8 @@ pub(crate) struct ConsumeQueues {
 #[derive(Debug, Default)]
 struct Topics {
     by_name: HashMap<Arc<str>, TopicQueues>,
-    count: u32,
+    /// Every handle, by its number.
+    by_number: Vec<Arc<ConsumeQueue>>,
 }
 
 /// Queues of one topic. Ids are small and dense, except for strange clients.
@@ -48,12 +59,6 @@ struct Topics {
 pub(crate) struct TopicQueues {
     by_id: Vec<Option<Arc<ConsumeQueue>>>,
     others: HashMap<i32, Arc<ConsumeQueue>>,
-}
-
-#[derive(Debug, Default)]
-struct Unsynced {
-    files: Vec<Arc<File>>,
-    too_many: bool,
 }
 
 impl TopicQueues {
@@ -91,6 +96,9 @@ impl ConsumeQueues {
             files: Arc::new(QueueFiles::new(directory, units_per_file)),
             topics: RwLock::default(),
             unwritten: Mutex::default(),
+            unwritten_units: AtomicI64::new(0),
+            unwritten_units_max: unwritten::units_max(),
+            kept: Mutex::default(),
             writing: Mutex::default(),
         }
     }
@@ -104,7 +112,7 @@ impl ConsumeQueues {
             return queue;
         }
         let mut topics = self.topics.write();
-        let Topics { by_name, count } = &mut *topics;
+        let Topics { by_name, by_number } = &mut *topics;
         let name = match by_name.get_key_value(topic) {
             Some((name, _)) => Arc::clone(name),
             None => Arc::from(topic),
@@ -113,8 +121,9 @@ impl ConsumeQueues {
         if let Some(queue) = queues.get(queue_id) {
             return Arc::clone(queue);
         }
-        let queue = Arc::new(ConsumeQueue::new(name, queue_id, *count, Arc::clone(&self.files)));
-        *count += 1;
+        let number = by_number.len() as u32;
+        let queue = Arc::new(ConsumeQueue::new(name, queue_id, number, Arc::clone(&self.files)));
+        by_number.push(Arc::clone(&queue));
         queues.insert(Arc::clone(&queue));
         queue
     }
@@ -143,107 +152,69 @@ impl ConsumeQueues {
 
     /// Number of queues with a handle.
     pub(crate) fn len(&self) -> usize {
-        self.topics.read().count as usize
+        self.topics.read().by_number.len()
     }
 
-    /// Topics with a handle.
-    pub(crate) fn topics_known(&self) -> Vec<Arc<str>> {
-        self.topics.read().by_name.keys().cloned().collect()
-    }
-
-    pub(crate) fn all(&self) -> Vec<Arc<ConsumeQueue>> {
-        self.topics.read().by_name.values().flat_map(|queues| queues.iter().cloned()).collect()
+    /// Every queue with a handle, in the order of their numbers; those that are made meanwhile too. No lock is held between two.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<ConsumeQueue>> {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let some: Vec<_> =
+                self.topics.read().by_number.iter().skip(next).take(QUEUES_AT_A_TIME).cloned().collect();
+            next += some.len();
+            (!some.is_empty()).then_some(some)
+        })
+        .flatten()
     }
 
     /// Makes handles for every queue that has a directory.
     pub(crate) fn discover(&self) -> io::Result<()> {
-        for (topic, queue_id) in self.files.discover()? {
-            self.get_or_create(&topic, queue_id);
+        let mut topics = Vec::new();
+        self.files.for_each_topic(|topic| topics.push(topic.to_owned()))?;
+        topics.sort_unstable();
+        topics.iter().try_for_each(|topic| self.discover_topic(topic))
+    }
+
+    /// Makes handles for every queue of a topic that has a directory.
+    pub(crate) fn discover_topic(&self, topic: &str) -> io::Result<()> {
+        for queue_id in self.files.queue_ids(topic)? {
+            self.get_or_create(topic, queue_id);
         }
         Ok(())
     }
 
-    pub(crate) fn directory(&self) -> &std::path::Path {
+    /// Compares the topics that have a directory with those that have a queue with something in its files.
+    pub(crate) fn compare_directories(&self) -> io::Result<Directories> {
+        let topics = self.topics.read();
+        let (mut found, mut unknown) = (0, Vec::new());
+        let in_files = |queues: &TopicQueues| queues.iter().any(|queue| queue.has_readable_units_in_files());
+        self.files.for_each_topic(|topic| match topics.by_name.get(topic) {
+            Some(queues) => found += usize::from(in_files(queues)),
+            None => unknown.push(topic.to_owned()),
+        })?;
+        let expected = topics.by_name.values().filter(|queues| in_files(queues)).count();
+        Ok(Directories { missing: expected - found, unknown })
+    }
+
+    /// Says where the log begins: queues need not have what lies before.
+    pub(crate) fn set_log_min(&self, log_min: u64) {
+        self.files.set_log_min(log_min);
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
         self.files.directory()
     }
 
-    // ---- writing ----
-
-    /// Puts a queue on the list of those with something to write.
-    pub(crate) fn list(&self, queue: &Arc<ConsumeQueue>) {
-        self.unwritten.lock().push(Arc::clone(queue));
-    }
-
-    /// Writes the listed queues' units to their files (`everything`: all of them, else at most a pass's worth).
-    ///
-    /// Returns the physical offset below which every unit is in its file, given that everything below `dispatched` had
-    /// been pushed before the call.
-    pub(crate) fn write_out(&self, dispatched: u64, everything: bool) -> io::Result<u64> {
-        let mut writing = self.writing.lock();
-        let mut listed = std::mem::take(&mut *self.unwritten.lock());
-        let due = if everything { listed.len() } else { listed.len().min(QUEUES_PER_PASS) };
-        let later = listed.split_off(due);
-        let mut failure = None;
-        let mut back = Vec::new();
-        for queue in listed {
-            if failure.is_some() {
-                back.push(queue);
-                continue;
-            }
-            match queue.write_out() {
-                Ok(written) => writing.add(written.files),
-                Err(error) => {
-                    failure = Some(error);
-                    back.push(queue);
-                }
+    /// Begins a new list with what is in the files of every queue. All units below `position` must have been written; before
+    /// the list is finished, the files must be synced.
+    pub(crate) fn begin_list(&self, root: &Path, position: u64) -> io::Result<QueueListWriter> {
+        let mut list = QueueListWriter::create(root, position)?;
+        for queue in self.iter() {
+            if let Some(offsets) = queue.written_offsets()? {
+                list.put(&ListedQueue { topic: queue.topic(), queue_id: queue.queue_id(), offsets })?;
             }
         }
-        back.extend(later);
-        if let Some(error) = failure {
-            self.put_back(back);
-            return Err(error);
-        }
-        let written =
-            back.iter().filter_map(|queue| queue.first_unwritten_physical()).fold(dispatched, u64::min);
-        self.put_back(back);
-        Ok(written)
-    }
-
-    /// Writes one queue's units, out of turn.
-    pub(crate) fn write_queue(&self, queue: &Arc<ConsumeQueue>) -> io::Result<()> {
-        let mut writing = self.writing.lock();
-        let written = queue.write_out()?;
-        writing.add(written.files);
-        Ok(())
-    }
-
-    fn put_back(&self, mut queues: Vec<Arc<ConsumeQueue>>) {
-        let mut unwritten = self.unwritten.lock();
-        queues.append(&mut unwritten);
-        *unwritten = queues;
-    }
-
-    /// Any file may hold what is not on the device: it was written by an earlier run. The next [`sync`](Self::sync) does them all.
-    pub(crate) fn suspect_everything(&self) {
-        *self.writing.lock() = Unsynced { files: Vec::new(), too_many: true };
-    }
-
-    /// Forces what was written to the device.
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        let Unsynced { files, too_many } = std::mem::take(&mut *self.writing.lock());
-        if too_many {
-            return disk::sync_file_system(self.files.directory());
-        }
-        for file in files {
-            // Also the length and the directory entry of a new file.
-            disk::sync_all(&file)?;
-        }
-        Ok(())
-    }
-
-    /// Gives back what idle queues hold.
-    pub(crate) fn release_idle(&self) {
-        self.all().iter().for_each(|queue| queue.release_if_idle());
+        Ok(list)
     }
 
     // ---- deletion ----
@@ -262,17 +233,11 @@ impl ConsumeQueues {
     }
 }
 
-impl Unsynced {
-    fn add(&mut self, files: Vec<Arc<File>>) {
-        for file in files {
-            if self.too_many || self.files.iter().any(|known| Arc::ptr_eq(known, &file)) {
-                continue;
-            }
-            self.files.push(file);
-            if self.files.len() > SYNC_EACH_MAX {
-                self.files.clear();
-                self.too_many = true;
-            }
-        }
-    }
+/// Directories of topics beside what is known.
+#[derive(Debug)]
+pub(crate) struct Directories {
+    /// Topics that should have one and have none.
+    pub(crate) missing: usize,
+    /// Directories of topics without any queue that is known.
+    pub(crate) unknown: Vec<String>,
 }
