@@ -61,6 +61,11 @@ impl Unit {
         }
     }
 
+    /// A place of the log at or behind that of the unit's message, and in front of everything that came later.
+    pub(crate) fn not_behind(self) -> u64 {
+        if self.is_message() { self.physical_offset } else { self.physical_offset.saturating_sub(1) }
+    }
+
     pub(crate) fn is_pre_blank(self) -> bool {
         self.size == NO_MESSAGE && self.physical_offset == 0
     }
