@@ -76,8 +76,8 @@ fn stop_and_open(store: Arc<Store>, root: &Path) -> Arc<Store> {
 }
 
 #[test]
-fn ten_thousand_queues_are_written_read_stopped_and_killed() {
-    const QUEUES: i32 = 10_000;
+fn twenty_thousand_queues_are_written_read_stopped_and_killed() {
+    const QUEUES: i32 = 20_000;
     let root = tempfile::tempdir().unwrap();
     let store = Store::open(options(root.path())).unwrap();
     send_round(&store, 0..QUEUES, 0);
