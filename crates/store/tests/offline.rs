@@ -390,3 +390,79 @@ fn a_rebuild_keeps_offsets_that_only_the_list_of_queues_knows() {
     let store = Store::open(small(root.path())).unwrap();
     assert_eq!(send(&store, &Message::new("T", 3, "x")).queue_offset, 5);
 }
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn throw(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % sides as u64) as usize
+    }
+}
+
+/// Damages some files in ways that disks, copies and people do.
+fn spoil(root: &Path, dice: &mut Dice) {
+    let mut files: Vec<PathBuf> = image(root).into_keys().filter(|path| path.is_file()).collect();
+    files.retain(|path| !path.starts_with(root.join("config")) && !path.ends_with("lock"));
+    for _ in 0..=dice.throw(4) {
+        let file = &files[dice.throw(files.len())];
+        let mut bytes = fs::read(file).unwrap();
+        if bytes.is_empty() {
+            continue;
+        }
+        let at = dice.throw(bytes.len());
+        let end = bytes.len().min(at + 1 + dice.throw(64));
+        match dice.throw(6) {
+            0 => bytes[at] ^= 1 << dice.throw(8),
+            1 => bytes[at..end].fill(0xFF),
+            2 => bytes[at..end].fill(0),
+            // The largest numbers of either sign where a number may be.
+            3 => bytes[at..end]
+                .iter_mut()
+                .enumerate()
+                .for_each(|(n, byte)| *byte = if n == 0 { 0x7F } else { 0xFF }),
+            4 => bytes.truncate(at),
+            _ => bytes.extend_from_within(at..end),
+        }
+        fs::write(file, bytes).unwrap();
+    }
+}
+
+#[test]
+fn whatever_the_files_hold_looking_into_them_ends_well() {
+    for name in ["base-5.3.3-clean", "lmq-5.3.3-kill", "expired-5.3.3-kill"] {
+        let description = json(name);
+        let directory = unpack(name);
+        let whole = image(directory.path());
+        for seed in 1..=60 {
+            for (path, (content, ..)) in whole.iter().filter(|(path, _)| path.is_file()) {
+                fs::write(path, content).unwrap();
+            }
+            let root = directory.path().join("store");
+            spoil(&root, &mut Dice(seed ^ 0x9E37_79B9_7F4A_7C15));
+            let mut options = options(&root, &description);
+            if seed % 3 == 0 {
+                Layout::of(&root, &root.join("commitlog")).unwrap().apply(&mut options);
+            }
+            let before = image(&root);
+            // Sizes that fit nothing are refused, in words.
+            let Ok(store) = OfflineStore::open(options.clone()) else { continue };
+            let mut heard = Heard::default();
+            let checked = store.check(Some(&topics(&root)), &mut heard).unwrap();
+            assert!(heard.findings.len() < 1000, "{name}, seed {seed}: findings are put together");
+            let statistics = store.statistics(&mut |_| {}).unwrap();
+            assert_eq!(statistics.amount.messages, checked.records, "{name}, seed {seed}");
+            let (messages, _) = select(&options, &Selection::default());
+            assert_eq!(messages.len() as u64, checked.records, "{name}, seed {seed}");
+            for (topic, queue_id) in [("T1", 0), ("TopicE", 1), ("%LMQ%a", 0)] {
+                let queue =
+                    Selection { topic: Some(topic.into()), queue_id: Some(queue_id), ..Selection::default() };
+                select(&options, &queue);
+            }
+            assert!(image(&root) == before, "{name}, seed {seed}: nothing is changed");
+        }
+    }
+}
