@@ -391,6 +391,24 @@ fn a_rebuild_keeps_offsets_that_only_the_list_of_queues_knows() {
     assert_eq!(send(&store, &Message::new("T", 3, "x")).queue_offset, 5);
 }
 
+#[test]
+fn a_queue_offset_out_of_all_bounds_is_a_finding() {
+    // No checksum covers it. The record is T1-0, offset 1.
+    for queue_offset in [i64::MAX, 1 << 60, -1, i64::MIN] {
+        let directory = unpack("base-5.3.3-clean");
+        let root = directory.path().join("store");
+        let log = root.join("commitlog/00000000000000000000");
+        let mut bytes = fs::read(&log).unwrap();
+        bytes[2458 + 20..2458 + 28].copy_from_slice(&queue_offset.to_be_bytes());
+        fs::write(&log, bytes).unwrap();
+        let (checked, heard) = check(options(&root, &json("base-5.3.3-clean")));
+        assert_eq!(checked.records, 250);
+        let wrong = wrong(&heard);
+        assert!(wrong.len() < 20, "{wrong:#?}");
+        assert!(wrong.iter().any(|finding| finding.problem.to_string().contains("2458")), "{wrong:#?}");
+    }
+}
+
 /// Numbers that look random and are the same in every run.
 struct Dice(u64);
 

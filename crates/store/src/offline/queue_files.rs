@@ -150,13 +150,24 @@ impl QueueFiles {
             }
             Err(error) => return Err(error),
         };
-        match seek(&file, SeekFrom::Data((in_file + 1) as u64 * UNIT as u64)) {
+        let window_first = offset - in_file % WINDOW as i64;
+        let known = self.windows.get(queue.number() as usize).and_then(Option::as_ref);
+        let known = known.filter(|window| window.first == window_first);
+        let is_rest_empty =
+            known.is_some_and(|window| (offset - window_first) as usize * UNIT >= window.bytes.len());
+        // The system knows empty blocks only, not what is empty in them.
+        let from = if is_rest_empty { (window_first + WINDOW as i64).min(next_file) } else { next };
+        if from >= next_file {
+            return Ok(next_file);
+        }
+        let file_first = offset - in_file;
+        match seek(&file, SeekFrom::Data((from - file_first) as u64 * UNIT as u64)) {
             Ok(data) => {
                 let unit = (data / UNIT as u64) as i64;
-                Ok((offset - in_file).saturating_add(unit).min(next_file).max(next))
+                Ok(file_first.saturating_add(unit).min(next_file).max(from))
             }
             Err(rustix::io::Errno::NXIO) => Ok(next_file),
-            Err(_) => Ok(next),
+            Err(_) => Ok(from),
         }
     }
 
