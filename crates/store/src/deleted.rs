@@ -25,33 +25,49 @@ pub(crate) struct DeletedTopics {
     topics: RwLock<HashMap<String, u64>>,
     /// The highest of those offsets: most records lie behind it and need no look-up.
     highest: AtomicU64,
+    /// The file holds something else, too: what is left of an entry that did not get to the disk as a whole.
+    is_torn: bool,
 }
 
 impl DeletedTopics {
     pub(crate) fn load(root: &Path) -> Result<DeletedTopics, FileError> {
         let path = root.join(FILE);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(FileError::at("read", &path)(error)),
         };
         let mut topics = HashMap::new();
-        for line in text.lines() {
-            match line.split_once(' ').and_then(|(offset, topic)| Some((offset.parse::<u64>().ok()?, topic)))
-            {
+        let mut is_torn = false;
+        for line in String::from_utf8_lossy(&bytes).split_inclusive('\n') {
+            let entry = line.strip_suffix('\n').and_then(|line| line.split_once(' '));
+            match entry.and_then(|(offset, topic)| Some((offset.parse::<u64>().ok()?, topic))) {
                 Some((offset, topic)) => {
                     topics.insert(topic.to_owned(), offset);
                 }
-                None => tracing::warn!(file = %path.display(), line, "not an entry: ignored"),
+                None => {
+                    tracing::warn!(file = %path.display(), line, "not an entry: ignored");
+                    is_torn = true;
+                }
             }
         }
         let highest = AtomicU64::new(topics.values().copied().max().unwrap_or(0));
-        Ok(DeletedTopics { path, topics: RwLock::new(topics), highest })
+        Ok(DeletedTopics { path, topics: RwLock::new(topics), highest, is_torn })
+    }
+
+    /// Writes the file anew if it holds something else than entries: the next one must not run into it.
+    pub(crate) fn mend(&self) -> Result<(), FileError> {
+        if self.is_torn { self.save(&self.topics.read()) } else { Ok(()) }
     }
 
     /// No topic was deleted.
     pub(crate) fn none() -> DeletedTopics {
-        DeletedTopics { path: PathBuf::new(), topics: RwLock::default(), highest: AtomicU64::new(0) }
+        DeletedTopics {
+            path: PathBuf::new(),
+            topics: RwLock::default(),
+            highest: AtomicU64::new(0),
+            is_torn: false,
+        }
     }
 
     /// Whether the record of `topic` at `physical_offset` was deleted with its topic.
@@ -61,9 +77,11 @@ impl DeletedTopics {
             && self.topics.read().get(topic).is_some_and(|below| physical_offset < *below)
     }
 
-    /// Names of the deleted topics.
+    /// The topics, in order.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.topics.read().keys().cloned().collect()
+        let mut names: Vec<String> = self.topics.read().keys().cloned().collect();
+        names.sort_unstable();
+        names
     }
 
     /// Remembers that the records of these topics below `physical_offset` are deleted. Quick: the entry survives the death of
@@ -92,15 +110,19 @@ impl DeletedTopics {
         sync().map_err(FileError::at("flush", &self.path))
     }
 
+    /// The topics that were deleted when the log reached further than `log_end`, in order.
+    pub(crate) fn behind(&self, log_end: u64) -> Vec<String> {
+        let topics = self.topics.read();
+        let behind = topics.iter().filter(|(_, below)| **below > log_end);
+        let mut names: Vec<String> = behind.map(|(name, _)| name.clone()).collect();
+        names.sort_unstable();
+        names
+    }
+
     /// The log ends at `log_end`: what comes there is new, also when a deletion had been behind it before a crash cut the log.
     pub(crate) fn end_with_log(&self, log_end: u64) -> Result<(), FileError> {
         let mut topics = self.topics.write();
-        if topics.values().all(|below| *below <= log_end) {
-            return Ok(());
-        }
-        // No record begins at the log's last byte; what queues note for the end itself is new.
-        let below_end = log_end.saturating_sub(1);
-        topics.values_mut().filter(|below| **below > log_end).for_each(|below| *below = below_end);
+        topics.values_mut().for_each(|below| *below = log_end.min(*below));
         self.highest.store(log_end, Ordering::Release);
         self.save(&topics)
     }
@@ -150,11 +172,25 @@ mod tests {
         assert!(!deleted.covers("e", 0));
         deleted.end_with_log(70).unwrap();
         let deleted = DeletedTopics::load(root.path()).unwrap();
-        assert!(deleted.covers("a", 68) && !deleted.covers("a", 70) && deleted.covers("d", 49));
+        assert!(deleted.covers("a", 69) && !deleted.covers("a", 70) && deleted.covers("d", 49));
         deleted.trim(50).unwrap();
         assert!(!deleted.covers("d", 1));
         assert!(DeletedTopics::load(root.path()).unwrap().covers("a", 1));
         fs::write(root.path().join(FILE), "nonsense\n7 x\n").unwrap();
         assert!(DeletedTopics::load(root.path()).unwrap().covers("x", 6));
+    }
+
+    #[test]
+    fn an_entry_that_is_not_whole_takes_no_other_with_it() {
+        for torn in ["\0\0\0\0", "12 To", "12", "\u{fffd} \n"] {
+            let root = tempfile::tempdir().unwrap();
+            fs::write(root.path().join(FILE), format!("7 x\n{torn}")).unwrap();
+            let deleted = DeletedTopics::load(root.path()).unwrap();
+            deleted.mend().unwrap();
+            assert!(!deleted.covers("To", 1));
+            deleted.add(&["y"], 9).unwrap();
+            let deleted = DeletedTopics::load(root.path()).unwrap();
+            assert!(deleted.covers("x", 6) && deleted.covers("y", 8), "{torn:?}");
+        }
     }
 }

@@ -65,6 +65,7 @@ fn open_or_rebuild(
     let checkpoint = Checkpoint::open(root)?;
     let (mut marks_file, old_marks) = MarksFile::open(root)?;
     let deleted = Arc::new(DeletedTopics::load(root)?);
+    deleted.mend()?;
     let (segments, tail_is_hurt) = load_segments(options)?;
     let queues = Arc::new(ConsumeQueues::new(queue_directory.clone(), options.consume_queue_file_units()));
     queues.set_log_min(segments.first().map_or(0, |segment| segment.base()));
@@ -122,6 +123,12 @@ fn open_or_rebuild(
         queues.suspect_everything();
     }
     let failed = |action| FileError::at(action, &queue_directory);
+    // Topics deleted in the part of the log that a crash took: what they got after that is gone too.
+    let deleted_behind = deleted.behind(log_end);
+    for topic in &deleted_behind {
+        queues.of_topic(topic).iter().for_each(|queue| queue.reset());
+        queues.delete_files(topic).map_err(failed("delete files in"))?;
+    }
     (marks.written, marks.synced) = match recovered.queues {
         QueuesAre::OnDisk => (log_end, log_end),
         QueuesAre::Listed(position) => (queues.written_below().unwrap_or(log_end), position),
@@ -139,7 +146,9 @@ fn open_or_rebuild(
             (log_end, log_end)
         }
     };
-    deleted.end_with_log(log_end)?;
+    if !deleted_behind.is_empty() {
+        deleted.end_with_log(log_end)?;
+    }
     marks.index_synced = log_end;
     let log = MappedLog::new(options.commit_log_file_size, segments);
     let last_timestamp = recovered.last_timestamp;

@@ -15,7 +15,7 @@
 //! Whatever the way, a queue offset that was ever given is not given again: where its message is gone, a hole stays.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 
@@ -149,7 +149,7 @@ pub(crate) struct Rebuild<'a> {
 }
 
 /// The next offset of each queue, by queue number.
-pub(crate) type Given = HashMap<u32, (Arc<ConsumeQueue>, i64)>;
+pub(crate) type Given = BTreeMap<u32, (Arc<ConsumeQueue>, i64)>;
 
 impl Rebuild<'_> {
     /// Finishes deletions of topics that the last run could not: files whose units all lie where the topic was deleted.

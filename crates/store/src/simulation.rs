@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::fs::File;
+use std::marker::PhantomData;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -89,15 +90,22 @@ thread_local! {
 }
 
 /// Puts this thread into a world, until the guard is dropped.
-pub fn enter(world: Rc<dyn World>) -> impl Drop {
-    struct Leave;
-    impl Drop for Leave {
-        fn drop(&mut self) {
-            WORLD.set(None);
-        }
-    }
+pub fn enter(world: Rc<dyn World>) -> Entered {
     WORLD.set(Some(world));
-    Leave
+    Entered { _thread: PhantomData }
+}
+
+/// Keeps a thread in a world, see [`enter`].
+#[derive(Debug)]
+pub struct Entered {
+    /// It must be dropped on the same thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        WORLD.set(None);
+    }
 }
 
 fn world() -> Option<Rc<dyn World>> {

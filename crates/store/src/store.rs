@@ -19,7 +19,7 @@ use crate::log::{Ahead, Demand, RecordSlice, Warmth};
 use crate::lookup::{self, KeyQuery};
 use crate::open::{Opened, open};
 use crate::options::{FlushDiskType, StoreOptions};
-use crate::queue::{ConsumeQueue, Extent, Unit};
+use crate::queue::{ConsumeQueue, Unit};
 use crate::read::{Boundary, MessageFilter, QueueUnit, ReadOutcome, ReadRequest, RecordSink, Residency};
 use crate::retention::{DiskGuard, space, used_percent};
 use crate::scan::{ReadLimits, read};
@@ -441,28 +441,32 @@ impl Store {
     /// they were. Returns how many queues. Waits for the disk.
     pub fn clean_expired_queues(&self) -> usize {
         let shared = &*self.shared;
-        let mut cleaned = 0;
-        if let Err(error) = shared.write_projections(Extent::All) {
-            tracing::error!(%error, "can't write the consume queues");
-            return 0;
-        }
+        let is_empty =
+            |queue: &ConsumeQueue| queue.min_offset() >= queue.max_offset() && queue.max_offset() > 0;
+        let mut empty = Vec::new();
         for queue in shared.queues.iter() {
             self.bring_up_to_date(&queue);
-            if queue.min_offset() < queue.max_offset() || queue.max_offset() == 0 {
-                continue;
+            if is_empty(&queue) {
+                empty.push(queue);
             }
-            match shared.queues.without_writing(|| queue.delete_all_files()) {
+        }
+        if empty.is_empty() {
+            return 0;
+        }
+        // Without files only the list knows how far the queues had got.
+        if let Err(error) = shared.flush_projections() {
+            tracing::error!(%error, "can't write the list of queues");
+            return 0;
+        }
+        let mut cleaned = 0;
+        for queue in empty {
+            let delete = || if is_empty(&queue) { queue.delete_all_files() } else { Ok(0) };
+            match shared.queues.without_writing(delete) {
                 Ok(files) => cleaned += usize::from(files > 0),
                 Err(error) => {
                     tracing::error!(topic = queue.topic(), %error, "can't delete the consume queue's files");
                 }
             }
-        }
-        // Without files only the list knows how far the queues had got.
-        if cleaned > 0
-            && let Err(error) = shared.flush_projections()
-        {
-            tracing::error!(%error, "can't write the list of queues");
         }
         cleaned
     }
@@ -510,7 +514,7 @@ impl Store {
 impl Store {
     /// What the queues' thread does every second.
     pub(crate) fn write_queues_for_test(&self) {
-        self.shared.write_projections(Extent::Due).expect("queues can be written");
+        self.shared.write_projections(crate::queue::Extent::Due).expect("queues can be written");
     }
 }
 

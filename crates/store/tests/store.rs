@@ -569,3 +569,23 @@ fn delayed_messages_carry_their_delivery_time() {
         assert_eq!(units[0].tags_code, outcome.store_timestamp + delay);
     }
 }
+
+#[test]
+fn look_ups_by_key_and_by_id_hand_out_no_damaged_record() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::open(small(root.path())).unwrap();
+    send_numbered(&store, "T", 0..3);
+    let damaged = drain_records(&store, &store.queue("T", 0))[1].physical_offset();
+    store.shutdown();
+    drop(store);
+    let log = root.path().join("commitlog").join(format!("{:020}", 0));
+    let mut bytes = fs::read(&log).unwrap();
+    let body = bytes.windows(2).position(|window| window == b"m1").unwrap();
+    bytes[body] = b'x';
+    fs::write(&log, bytes).unwrap();
+
+    let store = Store::open(small(root.path())).unwrap();
+    let found = |key: &str| store.query("T", key, 9, 0, i64::MAX, false).records.len();
+    assert_eq!([found("k0"), found("k1"), found("k2")], [1, 0, 1]);
+    assert!(matches!(store.record_at(damaged), Err(ReadError::NoRecord { .. })));
+}

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ferromq_protocol::message::{java_string_hash, java_string_hash_onto};
 use parking_lot::RwLock;
 
+use crate::clock::{local_time, now_ms};
 use crate::disk;
 use crate::error::FileError;
 pub(crate) use file::IndexFile;
@@ -209,7 +210,7 @@ impl KeyIndex {
         }
         let (end_timestamp, end_offset) = self.end();
         // Named by local time; a name that is taken (two files in one millisecond) is counted up.
-        let mut name: u64 = jiff::Zoned::now().strftime("%Y%m%d%H%M%S%3f").to_string().parse().unwrap_or(0);
+        let mut name: u64 = local_time(now_ms());
         let newest =
             self.files.read().last().and_then(|last| last.path().file_name()?.to_str()?.parse::<u64>().ok());
         name = name.max(newest.map_or(0, |newest| newest + 1));
@@ -265,5 +266,50 @@ impl KeyIndex {
             deleted += 1;
         }
         Ok(deleted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_indexed_is_not_indexed_again_though_the_newest_file_is_full() {
+        let directory = tempfile::tempdir().unwrap();
+        let index = KeyIndex::load(directory.path().to_path_buf(), 5, 4).unwrap();
+        for round in 0..2 {
+            for offset in [0, 100, 200] {
+                index.put(&[7], offset, 1000 + offset as i64).unwrap();
+            }
+            assert_eq!(index.ranges(), [(0, 200)], "round {round}");
+        }
+        assert_eq!(index.reaches_to(), 201);
+        index.put(&[7, 8], 300, 1300).unwrap();
+        index.put(&[7, 8], 300, 1300).unwrap();
+        assert_eq!(index.ranges(), [(0, 200), (300, 300)]);
+        let mut found = Vec::new();
+        index.look_up(7, 0, |offset| {
+            found.push(offset);
+            true
+        });
+        assert_eq!(found, [300, 200, 100, 0]);
+    }
+
+    #[test]
+    fn files_that_may_not_be_on_the_disk_are_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let load = || KeyIndex::load(directory.path().to_path_buf(), 5, 3).unwrap();
+        let index = load();
+        for offset in [0, 100, 200, 300, 400] {
+            index.put(&[7], offset, 1000 + offset as i64).unwrap();
+        }
+        assert_eq!(index.ranges(), [(0, 100), (200, 300), (400, 400)]);
+        // A key of the message at the mark itself is not below it.
+        assert_eq!(index.drop_behind_if_unsure(401).unwrap(), None);
+        assert_eq!(index.drop_behind_if_unsure(400).unwrap(), Some(400));
+        index.drop_unflushed(1301).unwrap();
+        assert_eq!(index.ranges(), [(0, 100), (200, 300)]);
+        index.drop_unflushed(1300).unwrap();
+        assert_eq!(load().ranges(), [(0, 100)]);
     }
 }

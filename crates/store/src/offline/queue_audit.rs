@@ -93,11 +93,8 @@ impl QueueAudit {
                     self.hold(queue, What::Repeated, offset, unit.physical_offset, found);
                     return Ok(());
                 }
-                // The topic was deleted and made anew: its old messages need no units. Anywhere else it was the record before
-                // this one that named a wrong offset.
-                if offset == 0 {
-                    self.held.remove(&queue.number());
-                }
+                // The topic was deleted and made anew: its old messages need no units.
+                self.held.remove(&queue.number());
             }
             Some(next) => self.gap(queue, next, offset, *unit, damaged, found)?,
             None => {

@@ -12,24 +12,19 @@ use crate::queue::{ConsumeQueue, UNIT, Unit};
 
 /// Units read at a time.
 const WINDOW: usize = 256;
-/// Memory for what was read: enough for a dozen units of a million queues.
-const WINDOWS_BYTES_MAX: usize = 256 << 20;
-/// What a window costs beside its units.
-const WINDOW_OVERHEAD: usize = 64;
+/// Queues of which units are held in memory.
+const WINDOWS: usize = 4096;
 
 /// Units of queue files, read in windows.
 pub(super) struct QueueFiles {
     directory: PathBuf,
     units_per_file: i64,
-    /// By the number of the queue's handle.
+    /// By queue number, modulo their count.
     windows: Vec<Option<Window>>,
-    windows_bytes: usize,
-    /// Chooses the window that has to go.
-    dice: u32,
 }
 
-#[derive(Debug)]
 struct Window {
+    queue: u32,
     first: i64,
     /// Units that were there; behind them there are none.
     bytes: Vec<u8>,
@@ -37,13 +32,8 @@ struct Window {
 
 impl QueueFiles {
     pub(super) fn new(directory: PathBuf, units_per_file: u64) -> Self {
-        QueueFiles {
-            directory,
-            units_per_file: units_per_file as i64,
-            windows: Vec::new(),
-            windows_bytes: 0,
-            dice: 1,
-        }
+        let windows = std::iter::repeat_with(|| None).take(WINDOWS).collect();
+        QueueFiles { directory, units_per_file: units_per_file as i64, windows }
     }
 
     /// Length of a unit.
@@ -78,35 +68,16 @@ impl QueueFiles {
         }
         let in_file = offset % self.units_per_file;
         let first = offset - in_file % WINDOW as i64;
-        let number = queue.number() as usize;
-        let known = self.windows.get(number).and_then(Option::as_ref);
-        if known.is_none_or(|window| window.first != first) {
+        let place = queue.number() as usize % self.windows.len();
+        let known = self.windows[place].as_ref();
+        if known.is_none_or(|window| window.queue != queue.number() || window.first != first) {
             let bytes = self.read(&self.path(queue, offset), in_file - in_file % WINDOW as i64)?;
-            self.keep(number, Window { first, bytes });
+            self.windows[place] = Some(Window { queue: queue.number(), first, bytes });
         }
         let at = (offset - first) as usize * UNIT;
-        let window = self.windows.get(number).and_then(Option::as_ref);
-        let unit = window.and_then(|window| window.bytes.get(at..)?.first_chunk::<UNIT>());
+        let unit =
+            self.windows[place].as_ref().and_then(|window| window.bytes.get(at..)?.first_chunk::<UNIT>());
         Ok(unit.map_or(NONE, Unit::decode))
-    }
-
-    /// Keeps a window in place of the queue's last one. If there are too many, some others go: which ones is left to chance,
-    /// since queues are often written in turns, and the one used longest ago is the one needed next.
-    fn keep(&mut self, number: usize, window: Window) {
-        if self.windows.len() <= number {
-            self.windows.resize_with(number + 1, || None);
-        }
-        let cost = |window: &Window| window.bytes.capacity() + WINDOW_OVERHEAD;
-        self.windows_bytes += cost(&window);
-        let last = self.windows[number].replace(window);
-        self.windows_bytes -= last.as_ref().map_or(0, cost);
-        while self.windows_bytes > WINDOWS_BYTES_MAX {
-            self.dice = self.dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let other = (self.dice >> 8) as usize % self.windows.len();
-            if other != number {
-                self.windows_bytes -= self.windows[other].take().as_ref().map_or(0, cost);
-            }
-        }
     }
 
     fn read(&self, path: &Path, first_in_file: i64) -> io::Result<Vec<u8>> {
@@ -126,10 +97,7 @@ impl QueueFiles {
                 Err(error) => return Err(error),
             }
         }
-        // Most queues end within the window, and most of a file is still empty.
-        let end = bytes[..done].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        bytes.truncate(end.next_multiple_of(UNIT).min(done / UNIT * UNIT));
-        bytes.shrink_to_fit();
+        bytes.truncate(done / UNIT * UNIT);
         Ok(bytes)
     }
 
@@ -150,24 +118,13 @@ impl QueueFiles {
             }
             Err(error) => return Err(error),
         };
-        let window_first = offset - in_file % WINDOW as i64;
-        let known = self.windows.get(queue.number() as usize).and_then(Option::as_ref);
-        let known = known.filter(|window| window.first == window_first);
-        let is_rest_empty =
-            known.is_some_and(|window| (offset - window_first) as usize * UNIT >= window.bytes.len());
-        // The system knows empty blocks only, not what is empty in them.
-        let from = if is_rest_empty { (window_first + WINDOW as i64).min(next_file) } else { next };
-        if from >= next_file {
-            return Ok(next_file);
-        }
-        let file_first = offset - in_file;
-        match seek(&file, SeekFrom::Data((from - file_first) as u64 * UNIT as u64)) {
+        match seek(&file, SeekFrom::Data((in_file + 1) as u64 * UNIT as u64)) {
             Ok(data) => {
                 let unit = (data / UNIT as u64) as i64;
-                Ok(file_first.saturating_add(unit).min(next_file).max(from))
+                Ok((offset - in_file).saturating_add(unit).min(next_file).max(next))
             }
             Err(rustix::io::Errno::NXIO) => Ok(next_file),
-            Err(_) => Ok(from),
+            Err(_) => Ok(next),
         }
     }
 

@@ -154,7 +154,7 @@ impl History {
             0 => (image, End::Kill),
             _ => (image.after_power_loss(&mut self.rng), End::PowerLoss),
         };
-        note!(self, "{end:?}");
+        note!(self, "{end:?}, {} changes of the disk", self.machine.changes());
         if end == End::PowerLoss {
             self.machine.boot_again();
         }
@@ -351,7 +351,7 @@ impl History {
 }
 
 /// In memory if the system has a place there: what the disk forgets is up to this test, and waiting for it would only take time.
-fn empty_directory() -> TempDir {
+pub(crate) fn empty_directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 

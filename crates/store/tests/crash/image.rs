@@ -186,10 +186,7 @@ impl Image {
                         || matches!(change, Change::Added(made, Node::Directory(_)) if path.starts_with(made))
                 });
             }
-            DiskEvent::FileSystemSynced => {
-                self.files.values_mut().for_each(Content::sync);
-                self.keep(|_| true);
-            }
+            DiskEvent::FileSystemSynced => self.write_everything(),
             DiskEvent::WroteBack { file, position, len } => {
                 let number = self.number(file);
                 let content = self.content(number);
@@ -271,6 +268,12 @@ impl Image {
 
     // ---- what the system does by itself ----
 
+    /// Everything is written: much time has gone by.
+    pub(crate) fn write_everything(&mut self) {
+        self.files.values_mut().for_each(Content::sync);
+        self.keep(|_| true);
+    }
+
     /// Some pages are written, some changes of names are committed: in the background, as time goes by.
     pub(crate) fn write_some_back(&mut self, rng: &mut Rng) {
         let part = rng.f64();
@@ -295,43 +298,78 @@ impl Image {
         frozen
     }
 
-    /// What is left when the power goes: everything that is durable, and some of the rest.
+    /// What is left of a frozen image when the power goes: everything that is durable, and some of the rest.
     pub(crate) fn after_power_loss(mut self, rng: &mut Rng) -> Image {
-        let mut names = self.durable;
         if rng.bool() {
             // As a file system with one journal does it.
-            let committed = rng.usize(0..=self.pending.len());
-            self.pending[..committed].iter().for_each(|change| change.apply(&mut names));
+            self.pending.truncate(rng.usize(0..=self.pending.len()));
         } else {
             let part = rng.f64();
-            self.pending.iter().filter(|_| rng.f64() < part).for_each(|change| change.apply(&mut names));
+            self.pending.retain(|_| rng.f64() < part);
         }
-        let orphans: Vec<PathBuf> = names
-            .keys()
-            .filter(|path| {
-                path.ancestors().skip(1).any(|above| {
-                    !above.as_os_str().is_empty() && !matches!(names.get(above), Some(Node::Directory(_)))
-                })
-            })
-            .cloned()
-            .collect();
-        orphans.iter().for_each(|path| {
-            names.remove(path);
-        });
+        self.keep(|_| true);
         let block = if rng.u8(0..4) == 0 { SECTOR } else { PAGE };
         let usual_part = some_part(rng);
-        let mut files = BTreeMap::new();
-        for node in names.values() {
-            let Node::File(number) = node else { continue };
-            let mut content = self.files.remove(number).unwrap();
+        for content in self.files.values_mut() {
             let part = if rng.bool() { usual_part } else { some_part(rng) };
             content.write_some(rng, block, part);
+        }
+        self.only_durable()
+    }
+
+    /// What is left of a frozen image if the device has nothing but what is durable.
+    pub(crate) fn only_durable(mut self) -> Image {
+        let names = &self.durable;
+        let is_reached = |path: &Path| {
+            let mut above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+            above.all(|above| matches!(names.get(above), Some(Node::Directory(_))))
+        };
+        self.names = names
+            .iter()
+            .filter(|(path, _)| is_reached(path))
+            .map(|(path, node)| (path.clone(), *node))
+            .collect();
+        self.durable = self.names.clone();
+        self.pending.clear();
+        let named: Vec<_> = self.names.values().collect();
+        self.files.retain(|number, _| named.contains(&&Node::File(*number)));
+        for content in self.files.values_mut() {
             content.live.clone_from(&content.durable);
             content.modified = content.durable_modified;
             content.written_back.clear();
-            files.insert(*number, content);
         }
-        Image { durable: names.clone(), names, pending: Vec::new(), files, ..self }
+        self
+    }
+
+    /// What became of a name gets to the device, in a frozen image.
+    pub(crate) fn write_name(&mut self, name: &Path) {
+        self.keep(|change| match change {
+            Change::Added(path, _) | Change::Removed(path, _) | Change::Renamed(_, path, _) => path == name,
+        });
+    }
+
+    /// Everything below a directory gets to the device, in a frozen image.
+    pub(crate) fn write_below(&mut self, directory: &Path) {
+        self.keep(|change| match change {
+            Change::Added(path, _) | Change::Removed(path, _) | Change::Renamed(_, path, _) => {
+                path.starts_with(directory)
+            }
+        });
+        for (_, node) in self.names.iter().filter(|(path, _)| path.starts_with(directory)) {
+            if let Node::File(number) = node {
+                self.files.get_mut(number).unwrap().sync();
+            }
+        }
+    }
+
+    /// Pages of a file get to the device, in a frozen image.
+    pub(crate) fn write_pages(&mut self, name: &Path, which: impl Fn(usize) -> bool) {
+        let Some(Node::File(number)) = self.names.get(name) else { return };
+        let content = self.files.get_mut(number).unwrap();
+        content.durable.resize(content.live.len(), 0);
+        for (index, page) in content.live.chunks(PAGE).enumerate().filter(|(index, _)| which(*index)) {
+            content.durable[index * PAGE..][..page.len()].copy_from_slice(page);
+        }
     }
 
     // ---- from and to a directory ----

@@ -11,6 +11,7 @@ mod check;
 mod history;
 mod image;
 mod model;
+mod scenarios;
 #[path = "../support/mod.rs"]
 mod support;
 mod world;
@@ -35,7 +36,8 @@ fn run(seed: u64) -> bool {
     let mut history = History::new(seed);
     let went_well = catch_unwind(AssertUnwindSafe(|| history.run(ENDS))).is_ok();
     if !went_well {
-        let replay = format!("FERROMQ_CRASH_SEED={seed} cargo test -p ferromq-store --test crash");
+        let replay =
+            format!("FERROMQ_CRASH_SEED={seed} cargo test -p ferromq-store --test crash survives_every");
         eprintln!("{}\nthis history failed; replay: {replay}\n", history.log);
     }
     went_well
@@ -70,4 +72,16 @@ fn what_was_promised_survives_every_crash() {
         }
     });
     assert_eq!(*failed.lock(), Vec::<u64>::new(), "seeds of failed histories");
+}
+
+#[test]
+fn a_seed_gives_the_same_history_every_time() {
+    for seed in 0..3 {
+        let log = || {
+            let mut history = History::new(seed);
+            history.run(ENDS);
+            history.log
+        };
+        assert_eq!(log(), log(), "seed {seed}");
+    }
 }

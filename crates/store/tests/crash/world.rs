@@ -14,6 +14,8 @@ pub(crate) struct Machine {
     disk: RefCell<Image>,
     now_ms: Cell<i64>,
     boot: Cell<u32>,
+    /// Changes of the disk so far.
+    changes: Cell<u64>,
     /// So many changes of the disk from now the crash comes.
     until_crash: Cell<Option<u32>>,
     /// The disk as it was when the crash came. What the store does after that did not happen.
@@ -27,6 +29,7 @@ impl Machine {
             disk: RefCell::default(),
             now_ms: Cell::new(1_700_000_000_000),
             boot: Cell::new(0),
+            changes: Cell::new(0),
             until_crash: Cell::new(None),
             crashed: RefCell::default(),
         }
@@ -54,6 +57,10 @@ impl Machine {
         self.until_crash.set(changes);
     }
 
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.get()
+    }
+
     pub(crate) fn has_crashed(&self) -> bool {
         self.crashed.borrow().is_some()
     }
@@ -75,6 +82,7 @@ impl World for Machine {
             file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_millis(self.now_ms.get() as u64))
                 .unwrap();
         }
+        self.changes.set(self.changes.get() + 1);
         match self.until_crash.get() {
             Some(0) => {
                 self.until_crash.set(None);
