@@ -262,6 +262,10 @@ impl Broker {
         let store = Store::open(options)?;
         let config_directory = Path::new(&config.store_path_root_dir).join("config");
         let topics = TopicTable::load(&config_directory, &config)?;
+        topics.restore(store.topics().into_iter().map(|topic| {
+            let queues = store.queues_of(&topic).last().map_or(0, |last| last.queue_id() + 1);
+            (topic, queues)
+        }));
         let groups = SubscriptionGroups::load(&config_directory, config.enable_lmq)?;
         let held_pulls = Arc::new(HeldPulls::default());
         store.set_arrival_listener(held_pulls.clone());

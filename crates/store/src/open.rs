@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 use ferromq_protocol::message::RecordView;
@@ -58,6 +59,7 @@ fn open_or_rebuild(
     let lock = StoreLock::take(root)?;
     let log_directory = options.commit_log_directory();
     let queue_directory = root.join("consumequeue");
+    refuse_rocksdb(&queue_directory)?;
     for directory in [&log_directory, &queue_directory] {
         disk::create_dir_all(directory).map_err(FileError::at("create", directory))?;
     }
@@ -165,6 +167,18 @@ fn open_or_rebuild(
         marks_file,
         marks,
     })
+}
+
+/// Refuses a store whose queues are in RocksDB (`docs/spec/02-store.md` §15.1): topics, groups and offsets are too.
+fn refuse_rocksdb(queue_directory: &Path) -> Result<(), OpenError> {
+    let path = queue_directory.join("CURRENT");
+    if !path.exists() {
+        return Ok(());
+    }
+    let reason = "the store keeps its queues, and with them topics, groups and offsets, in RocksDB (storeType=defaultRocksDB), which \
+                  can't be read; let clients consume what is in it with the broker that wrote it, and give this one a new \
+                  storePathRootDir";
+    Err(OpenError::BadFile { path, reason: reason.to_owned() })
 }
 
 /// Takes the chosen way; when it turns out that the store does not deserve it, the thorough one.

@@ -61,7 +61,9 @@ fn image(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, u64, i64, i64)> {
             } else {
                 fs::read(entry.path()).unwrap()
             };
-            image.insert(entry.path(), (content, metadata.blocks(), metadata.mtime(), metadata.ctime()));
+            // A large file that was just unpacked gets its blocks when the system writes it back.
+            let blocks = if metadata.len() < 16 << 20 { metadata.blocks() } else { 0 };
+            image.insert(entry.path(), (content, blocks, metadata.mtime(), metadata.ctime()));
         }
     }
     image
@@ -93,12 +95,17 @@ fn tells_of(problem: &Problem, offset: u64) -> bool {
 fn whole_stores_are_sound() {
     for name in WHOLE {
         let directory = unpack(name);
-        let description = json(name);
+        let description = description(name);
         let root = directory.path().join("store");
         let before = image(&root);
-        let (checked, heard) = check(options(&root, &description));
+        let (checked, mut heard) = check(options(&root, &description));
+        if name.starts_with("full-4.9.7") {
+            // 4.9 destroyed the queue of half messages when it deleted TopicGone.
+            heard.findings.retain(|finding| !matches!(&finding.problem, Problem::UnitsMissing { topic, .. } if topic == "RMQ_SYS_TRANS_HALF_TOPIC"));
+        }
         assert_eq!(wrong(&heard), Vec::<&Finding>::new(), "{name}");
-        let mut notes = if name.contains("-kill") { vec!["not-closed"] } else { Vec::new() };
+        let mut notes =
+            if name.contains("-kill") || name.contains("-live") { vec!["not-closed"] } else { Vec::new() };
         if name.starts_with("full") {
             // TopicGone, which was deleted.
             notes.push("deleted-topic");
@@ -115,10 +122,10 @@ fn whole_stores_are_sound() {
 
 #[test]
 fn damage_is_found_and_named() {
-    for damaged in json("damaged").as_array().unwrap() {
+    for damaged in damaged() {
         let name = damaged["name"].as_str().unwrap();
         let variant = name.split_once("--").unwrap().1;
-        let base = json(damaged["base"].as_str().unwrap());
+        let base = description(damaged["base"].as_str().unwrap());
         let directory = unpack(name);
         let root = directory.path().join("store");
         let before = image(&root);
@@ -135,12 +142,12 @@ fn damage_is_found_and_named() {
             | "log-zero-length-next" => true,
             // Looks as if the file had expired.
             "log-first-missing" => true,
-            // Nothing but a checksum of the whole record could tell.
-            "properties-damaged" => true,
+            // Nothing but a checksum of the whole record could tell, unless it is the tag that was damaged.
+            "properties-damaged" => name.contains("5.3.3"),
             _ => false,
         };
         assert_eq!(wrong.is_empty(), is_sound, "{name}: {wrong:#?}");
-        if is_sound {
+        if is_sound || variant == "properties-damaged" {
             continue;
         }
         let hurt: Vec<u64> =
@@ -166,7 +173,7 @@ fn damage_is_found_and_named() {
 fn findings_name_file_and_byte() {
     let directory = unpack("base-5.3.3-clean--crc-last-file");
     let root = directory.path().join("store");
-    let (_, heard) = check(options(&root, &json("base-5.3.3-clean")));
+    let (_, heard) = check(options(&root, &description("base-5.3.3-clean")));
     let found: Vec<_> =
         heard.findings.iter().map(|finding| (finding.file.as_path(), finding.position)).collect();
     let log = root.join("commitlog/00000000000000196608");
@@ -191,7 +198,7 @@ fn wrong_units_and_links_are_found() {
     bytes[unit(5) + 3] ^= 1;
     bytes[unit(30) + 16..unit(30) + 20].fill(0xFF);
     fs::write(&index, bytes).unwrap();
-    let (_, heard) = check(options(&root, &json("base-5.3.3-clean")));
+    let (_, heard) = check(options(&root, &description("base-5.3.3-clean")));
     let problems: Vec<_> = heard.findings.iter().map(|finding| finding.problem.clone()).collect();
     let wrong = |from| {
         problems.iter().any(|problem| matches!(problem, Problem::UnitsWrong { topic, queue_id: 0, from: f, to, .. } if topic == "T1" && (*f, *to) == (from, from + 1)))
@@ -208,7 +215,7 @@ fn file_sizes_are_those_that_the_store_was_written_with() {
     for name in WHOLE {
         let directory = unpack(name);
         let root = directory.path().join("store");
-        let expected = options(&root, &json(name));
+        let expected = options(&root, &description(name));
         let mut found = StoreOptions::new(&root);
         Layout::of(&root, &root.join("commitlog")).unwrap().apply(&mut found);
         let sizes = |options: &StoreOptions| {

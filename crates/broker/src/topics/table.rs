@@ -40,6 +40,8 @@ pub(crate) struct TopicTable {
     shared: Arc<Shared>,
     file: SavedFile,
     system: BTreeSet<String>,
+    /// There was no `topics.json`.
+    is_new: bool,
     /// `enableLmq`: every light queue is a topic, without being in the table.
     light_queues: bool,
     listener: OnceLock<Listener>,
@@ -78,6 +80,7 @@ impl TopicTable {
     pub(crate) fn load(config_directory: &Path, config: &BrokerConfig) -> Result<Self, LoadError> {
         let (file, loaded) = ConfigFile::load(config_directory.join("topics.json"))?;
         let loaded: Option<TopicConfigSerializeWrapper> = loaded;
+        let is_new = loaded.is_none();
         let built_in = system::built_in(config);
         let system = system::names(&built_in);
         let data_version =
@@ -93,7 +96,7 @@ impl TopicTable {
             let shared = shared.clone();
             move || shared.snapshot()
         })?;
-        Ok(Self { shared, file, system, light_queues: config.enable_lmq, listener: OnceLock::new() })
+        Ok(Self { shared, file, system, is_new, light_queues: config.enable_lmq, listener: OnceLock::new() })
     }
 
     /// Sets the one listener for changes. It is called by whoever makes a change, after the change is in force and outside
@@ -150,6 +153,22 @@ impl TopicTable {
         topics.data_version.next_version(0, clock::now_ms());
         self.shared.changed(topics);
         self.saved_soon(TopicChange::Version);
+    }
+
+    /// Makes topics of which there are messages, given with their numbers of queues, if `topics.json` was missing: it was
+    /// lost. Their other settings are those that a topic has by default.
+    pub(crate) fn restore(&self, found: impl IntoIterator<Item = (Arc<str>, i32)>) {
+        if !self.is_new {
+            return;
+        }
+        for (topic, queues) in found {
+            if self.is_system(&topic) || topic.starts_with(names::LMQ_PREFIX) || self.contains(&topic) {
+                continue;
+            }
+            tracing::warn!(topic = &*topic, queues, "topics.json is missing: topic made from its queues");
+            let topic = TopicConfig { perm: PERM_READ | PERM_WRITE, ..TopicConfig::new(&*topic, queues) };
+            self.put(self.shared.topics.write(), vec![Arc::new(topic)]);
+        }
     }
 
     /// Makes the topic of a message if the settings allow it (2.5).

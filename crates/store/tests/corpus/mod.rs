@@ -11,24 +11,58 @@ use serde_json::Value;
 use crate::support::small;
 
 /// Stores that nobody damaged.
-pub const WHOLE: [&str; 9] = [
+pub const WHOLE: [&str; 30] = [
+    "base-4.9.7-clean",
+    "base-4.9.7-kill",
     "base-5.3.3-clean",
     "base-5.3.3-kill",
-    "full-5.3.3-kill",
-    "lmq-5.3.3-kill",
-    "ipv6-5.3.3-clean",
-    "crc-5.3.3-clean",
-    "expired-5.3.3-kill",
-    "expired-4.9.7-clean",
     "batchcq-5.3.3-clean",
+    "batchcq-5.3.3-kill",
+    "compaction-5.3.3-clean",
+    "compaction-5.3.3-kill",
+    "compaction-5.3.3-live-before-run",
+    "cqext-4.9.7-clean",
+    "cqext-4.9.7-kill",
+    "cqext-5.3.3-clean",
+    "cqext-5.3.3-kill",
+    "crc-5.3.3-clean",
+    "expired-4.9.7-clean",
+    "expired-4.9.7-kill",
+    "expired-5.3.3-clean",
+    "expired-5.3.3-kill",
+    "full-4.9.7-clean",
+    "full-4.9.7-kill",
+    "full-5.3.3-clean",
+    "full-5.3.3-kill",
+    "ipv6-4.9.7-clean",
+    "ipv6-5.3.3-clean",
+    "lmq-4.9.7-clean",
+    "lmq-4.9.7-kill",
+    "lmq-5.3.3-clean",
+    "lmq-5.3.3-kill",
+    "timer-5.3.3-clean",
+    "timer-5.3.3-kill",
 ];
 
 pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-pub fn json(name: &str) -> Value {
-    serde_json::from_slice(&std::fs::read(data(&format!("{name}.json"))).unwrap()).unwrap()
+/// What was done to the stores that were damaged by hand, apart from those whose `config/` was: the tests of the broker open these.
+pub fn damaged() -> Vec<Value> {
+    let all: Vec<Value> = serde_json::from_slice(&std::fs::read(data("damaged.json")).unwrap()).unwrap();
+    let of_config = |damaged: &Value| {
+        let (_, variant) = damaged["name"].as_str().unwrap().split_once("--").unwrap();
+        ["config-", "offsets-", "topics-"].iter().any(|files| variant.starts_with(files))
+    };
+    all.into_iter().filter(|damaged| !of_config(damaged)).collect()
+}
+
+/// What is in a store that nobody damaged.
+pub fn description(name: &str) -> Value {
+    let archive = data(&format!("{name}.tar.gz"));
+    let output = Command::new("tar").arg("xzOf").arg(archive).arg("description.json").output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// Unpacks a store; its root is `store` below the returned directory.
