@@ -211,12 +211,13 @@ pub(super) fn normalize(text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError>
     if let Some(Value::Object(fields)) = member(&header, "extFields") {
         write_member("extFields", out);
         out.push(b'{');
-        for (position, (key, value)) in fields.iter().enumerate() {
-            if position > 0 {
-                out.push(b',');
+        for (key, value) in fields {
+            let key = as_text(key);
+            // The strict reader, which comes next, takes no escapes in names. Nobody asks for a field that has them.
+            if key.chars().any(is_escaped) {
+                continue;
             }
-            write_json_string(out, as_text(key).as_bytes());
-            out.push(b':');
+            write_member(&key, out);
             match value {
                 Value::Null => out.extend_from_slice(b"null"),
                 other => write_json_string(out, as_text(other).as_bytes()),
@@ -226,6 +227,11 @@ pub(super) fn normalize(text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError>
     }
     out.push(b'}');
     Ok(())
+}
+
+/// Whether [`write_json_string`] escapes the character.
+fn is_escaped(character: char) -> bool {
+    matches!(character, '"' | '\\' | '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{2028}' | '\u{2029}')
 }
 
 /// The last member with this name that is not null, in any of the spellings that fastjson accepts.

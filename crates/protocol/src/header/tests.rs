@@ -24,6 +24,16 @@ fn text(request: &Request<'_>, name: &str) -> Option<String> {
 }
 
 #[test]
+fn a_field_whose_name_needs_escapes_costs_only_itself() {
+    let header = r#"{"code":10,"extFields":{"to\u0000pic":"a","topic":"T","q\"":"b"},"opaque":4}"#;
+    with_json(header, |request| {
+        let request = request.unwrap();
+        assert_eq!((request.code, request.opaque, request.fields.iter().count()), (10, 4, 1));
+        assert_eq!(text(&request, "topic").as_deref(), Some("T"));
+    });
+}
+
+#[test]
 fn json_request_of_the_vectors() {
     // docs/spec/01-remoting.md 9.1
     let bytes = hex(
