@@ -19,7 +19,7 @@ use crate::index::{KeyIndex, key_hash, topic_hash};
 use crate::late::may_go_to_light_queues;
 use crate::log::{RecordSlice, Segment};
 use crate::options::StoreOptions;
-use crate::queue::{ConsumeQueue, ConsumeQueues, Extent, Pushed, Unit};
+use crate::queue::{ConsumeQueue, ConsumeQueues, Extent, Pushed, Unit, is_plausible};
 
 /// Bytes of the log that one round takes at most: how long others wait for the dispatcher.
 const ROUND_BYTES: u64 = 1 << 20;
@@ -152,6 +152,10 @@ impl Projector {
         if self.multi_dispatch {
             self.place_in_light_queues(topic, record.queue_id(), &facts, unit);
         }
+        if !is_plausible(record.queue_offset(), physical_offset) {
+            report_implausible(topic, record.queue_id(), record.queue_offset(), physical_offset);
+            return None;
+        }
         Some(Placement {
             queue: self.queue(topic, record.queue_id()),
             queue_offset: record.queue_offset(),
@@ -167,6 +171,7 @@ impl Projector {
         }
         for (name, offset) in names.split(',').zip(offsets.split(',')) {
             if let Ok(queue_offset) = offset.parse()
+                && is_plausible(queue_offset, unit.physical_offset)
                 && is_directory_name(name)
             {
                 let queue = self.queue(name, if name.starts_with(LMQ_PREFIX) { 0 } else { queue_id });
@@ -235,6 +240,29 @@ impl Projector {
             self.queues.list(&placement.queue, placement.unit.physical_offset);
         }
         pushed
+    }
+}
+
+/// The record's message can be found by its place in the log and its keys, but not by its queue offset.
+fn report_implausible(topic: &str, queue: i32, queue_offset: i64, physical_offset: u64) {
+    tracing::error!(
+        topic,
+        queue,
+        queue_offset,
+        physical_offset,
+        "the record's queue offset is damaged: it is left out of its queue"
+    );
+}
+
+impl Placement {
+    /// Says that the queue did not take it, because of its queue offset.
+    pub(crate) fn report_implausible(&self) {
+        report_implausible(
+            self.queue.topic(),
+            self.queue.queue_id(),
+            self.queue_offset,
+            self.unit.physical_offset,
+        );
     }
 }
 
@@ -402,6 +430,9 @@ impl Dispatcher {
     fn deliver(&mut self, placement: Placement, record: &RecordView<'_>, segment: &Arc<Segment>) {
         let pushed = self.projector.push(&placement);
         self.units += 1;
+        if pushed.implausible {
+            placement.report_implausible();
+        }
         if pushed.holes > 0 {
             tracing::warn!(
                 topic = placement.queue.topic(),

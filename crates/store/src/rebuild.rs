@@ -29,7 +29,7 @@ use crate::index::KeyIndex;
 use crate::log::{MappedLog, Segment};
 use crate::marks::Marks;
 use crate::options::StoreOptions;
-use crate::queue::{ConsumeQueue, ConsumeQueues, Extent, ListedQueue, QueueList, WriteOutError};
+use crate::queue::{ConsumeQueue, ConsumeQueues, Extent, HOLES_MAX, ListedQueue, QueueList, WriteOutError};
 use crate::recovery::{Scan, scan};
 
 /// Units pushed between two write-outs of the queues.
@@ -341,7 +341,7 @@ impl Rebuild<'_> {
                     pushed += 1;
                     projector.push(placement)
                 };
-                if begins_late || result.holes > 0 {
+                if begins_late || result.holes > 0 || result.implausible {
                     return Err(Retry::Everything(format!(
                         "queue {}-{} lacks what lies before its offset {queue_offset}",
                         queue.topic(),
@@ -502,6 +502,9 @@ impl Rebuild<'_> {
         if pushed.known {
             *repeated += 1;
         }
+        if pushed.implausible {
+            placement.report_implausible();
+        }
         if pushed.holes > 0 {
             tracing::error!(
                 topic = queue.topic(),
@@ -551,7 +554,15 @@ impl Rebuild<'_> {
     fn keep_given(&self, log_end: u64) -> bool {
         let mut some_are_lost = false;
         for (queue, offset) in self.given.borrow().values() {
-            if queue.max_offset() < *offset {
+            let missing = *offset - queue.max_offset();
+            if missing > HOLES_MAX {
+                tracing::error!(
+                    topic = queue.topic(),
+                    queue = queue.queue_id(),
+                    queue_offset = *offset,
+                    "the queue's files claim more messages than the log can have had: not believed"
+                );
+            } else if missing > 0 {
                 tracing::error!(
                     topic = queue.topic(),
                     queue = queue.queue_id(),

@@ -589,3 +589,44 @@ fn look_ups_by_key_and_by_id_hand_out_no_damaged_record() {
     assert_eq!([found("k0"), found("k1"), found("k2")], [1, 0, 1]);
     assert!(matches!(store.record_at(damaged), Err(ReadError::NoRecord { .. })));
 }
+
+#[test]
+fn a_damaged_queue_offset_costs_its_own_message_and_no_memory() {
+    for (at, what) in [(20, "beyond anything"), (22, "beyond what can be missing")] {
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::open(small(root.path())).unwrap();
+        send_numbered(&store, "T", 0..5);
+        let damaged = store.appended().get();
+        send_numbered(&store, "T", 5..10);
+        store.shutdown();
+        drop(store);
+        let log = root.path().join("commitlog/00000000000000000000");
+        let mut bytes = fs::read(&log).unwrap();
+        bytes[damaged as usize + at] = 0x40;
+        fs::write(&log, bytes).unwrap();
+        fs::remove_file(root.path().join("ferromq.marks")).unwrap();
+
+        let store = Store::open(small(root.path())).unwrap();
+        let rest: Vec<_> = expected(0..10).into_iter().filter(|(offset, _)| *offset != 5).collect();
+        assert_eq!(bodies(&store, "T", 0), rest, "{what}");
+        assert_eq!(send(&store, &Message::new("T", 0, "next")).queue_offset, 10, "{what}");
+        assert!(store.record_at(damaged).unwrap().is_some(), "it is still found where it lies");
+    }
+}
+
+#[test]
+fn a_queue_file_from_nowhere_costs_no_memory() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::open(small(root.path())).unwrap();
+    send_numbered(&store, "T", 0..10);
+    store.shutdown();
+    drop(store);
+    let mut unit = 7u64.to_be_bytes().to_vec();
+    unit.extend_from_slice(&100u32.to_be_bytes());
+    unit.resize(400, 0);
+    fs::write(root.path().join("consumequeue/T/0/00004000000000000000"), unit).unwrap();
+    fs::remove_file(root.path().join("ferromq.marks")).unwrap();
+    let store = Store::open(small(root.path())).unwrap();
+    assert_eq!(bodies(&store, "T", 0), expected(0..10));
+    send_numbered(&store, "T", 10..12);
+}

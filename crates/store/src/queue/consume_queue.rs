@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::files::{QueueFiles, QueueName};
 use super::list::ListedOffsets;
-use super::unit::{UNIT, Unit};
+use super::unit::{HOLES_MAX, UNIT, Unit};
 
 /// Units in memory beyond which the dispatcher writes them itself: the flusher can't keep up.
 const OVERDUE_UNITS: usize = 256 << 10;
@@ -65,6 +65,8 @@ struct Tail {
 pub(crate) struct Pushed {
     /// The place was taken: the message was dispatched before. Nothing happened.
     pub(crate) known: bool,
+    /// So many messages can't be missing in front of this one: its queue offset is damaged. Nothing happened.
+    pub(crate) implausible: bool,
     /// Messages that are missing in front of this one; their places were filled with holes.
     pub(crate) holes: i64,
     /// The queue has to be put on the list of those with something to write.
@@ -186,6 +188,9 @@ impl ConsumeQueue {
             return Pushed { known: true, ..Pushed::default() };
         }
         let mut holes = offset - max;
+        if max > 0 && holes > HOLES_MAX {
+            return Pushed { implausible: true, ..Pushed::default() };
+        }
         if self.min_offset.load(Ordering::Relaxed) == max {
             // Nothing readable before: the queue begins here.
             self.min_offset.store(offset, Ordering::Release);
@@ -208,7 +213,7 @@ impl ConsumeQueue {
         drop(tail);
         // Pairs with `watch`: either the dispatcher sees the watcher, or the watcher sees this message.
         fence(Ordering::SeqCst);
-        Pushed { known: false, holes, list, overdue }
+        Pushed { known: false, implausible: false, holes, list, overdue }
     }
 
     fn put_holes(&self, tail: &mut Tail, count: i64, next_physical_offset: u64) {

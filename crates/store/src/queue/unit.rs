@@ -7,6 +7,19 @@ pub(crate) const UNIT: usize = 20;
 /// offsets still ascend).
 const NO_MESSAGE: u32 = 0x7FFF_FFFF;
 
+/// Most queue offsets without a message that can follow each other: so many messages are lost at most when a log file or two are
+/// gone, or what was not flushed. More than that is a damaged number.
+pub(crate) const HOLES_MAX: i64 = 1 << 24;
+/// Length of the shortest record: no body, no properties, a topic of one letter.
+const RECORD_LEN_MIN: u64 = 92;
+
+/// Whether a queue can have got as far as `queue_offset` when its log has got to `physical_offset`: each message has had its place in the
+/// log. Queue offsets in records, units and file names have no checksum, and whoever believes any of them makes room for as many units.
+pub(crate) fn is_plausible(queue_offset: i64, physical_offset: u64) -> bool {
+    u64::try_from(queue_offset)
+        .is_ok_and(|offset| offset <= (physical_offset / RECORD_LEN_MIN).saturating_add(HOLES_MAX as u64))
+}
+
 /// One unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unit {
@@ -74,6 +87,15 @@ impl Unit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_queue_offset_needs_a_log_that_had_room_for_it() {
+        assert!(is_plausible(0, 0) && is_plausible(HOLES_MAX, 0) && is_plausible(1_000_000_000, 1 << 40));
+        assert!(
+            !is_plausible(-1, 1 << 40) && !is_plausible(HOLES_MAX + 1, 0) && !is_plausible(1 << 40, 1 << 40)
+        );
+        assert!(!is_plausible(i64::MAX, u64::MAX));
+    }
 
     #[test]
     fn units_are_those_of_the_reference() {
