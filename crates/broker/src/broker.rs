@@ -164,6 +164,11 @@ pub struct RunningBroker {
 }
 
 impl RunningBroker {
+    #[cfg(test)]
+    pub(crate) fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
     /// Opens the store, loads the tables, listens, and registers at the name servers. Needs a Tokio runtime.
     pub async fn start(mut config: BrokerConfig) -> Result<Self, StartError> {
         let idle_timeout = Duration::from_secs(config.server_channel_max_idle_time_seconds.into());

@@ -231,6 +231,12 @@ impl Store {
         appended.result.map(|()| appended.end)
     }
 
+    /// Lets every flush of the log wait as long as the guard lives, like a disk that has come to a stand.
+    #[cfg(feature = "simulation")]
+    pub fn hold_flushes(&self) -> impl Drop + '_ {
+        self.shared.flushing.lock()
+    }
+
     // ---- waterlines ----
 
     /// Everything below is in the log's memory, and survives the death of the process.

@@ -403,3 +403,6 @@ fn answer_when_flushed(
         });
     });
 }
+
+#[cfg(test)]
+mod tests;
