@@ -101,19 +101,22 @@ impl DeletedTopics {
         Ok(())
     }
 
-    /// Forces the entries to the disk.
+    /// Forces the entries, if there are any, to the disk.
     pub(crate) fn sync(&self) -> Result<(), FileError> {
         let sync = || -> io::Result<()> {
-            disk::sync_all(&File::open(&self.path)?)?;
+            match File::open(&self.path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                file => disk::sync_all(&file?)?,
+            }
             self.path.parent().map_or(Ok(()), disk::sync_directory)
         };
         sync().map_err(FileError::at("flush", &self.path))
     }
 
-    /// The topics that were deleted when the log reached further than `log_end`, in order.
-    pub(crate) fn behind(&self, log_end: u64) -> Vec<String> {
+    /// The topics that got nothing in a log that ends at `log_end` since they were deleted, in order.
+    pub(crate) fn empty_since(&self, log_end: u64) -> Vec<String> {
         let topics = self.topics.read();
-        let behind = topics.iter().filter(|(_, below)| **below > log_end);
+        let behind = topics.iter().filter(|(_, below)| **below >= log_end);
         let mut names: Vec<String> = behind.map(|(name, _)| name.clone()).collect();
         names.sort_unstable();
         names
@@ -122,6 +125,9 @@ impl DeletedTopics {
     /// The log ends at `log_end`: what comes there is new, also when a deletion had been behind it before a crash cut the log.
     pub(crate) fn end_with_log(&self, log_end: u64) -> Result<(), FileError> {
         let mut topics = self.topics.write();
+        if topics.values().all(|below| *below <= log_end) {
+            return Ok(());
+        }
         topics.values_mut().for_each(|below| *below = log_end.min(*below));
         self.highest.store(log_end, Ordering::Release);
         self.save(&topics)

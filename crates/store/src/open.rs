@@ -125,11 +125,13 @@ fn open_or_rebuild(
         queues.suspect_everything();
     }
     let failed = |action| FileError::at(action, &queue_directory);
-    // Topics deleted in the part of the log that a crash took: what they got after that is gone too.
-    let deleted_behind = deleted.behind(log_end);
-    for topic in &deleted_behind {
-        queues.of_topic(topic).iter().for_each(|queue| queue.reset());
-        queues.delete_files(topic).map_err(failed("delete files in"))?;
+    if recovered.queues != QueuesAre::OnDisk {
+        deleted.sync()?;
+        // What these topics got after they were deleted, a crash took with the end of the log.
+        for topic in deleted.empty_since(log_end) {
+            queues.of_topic(&topic).iter().for_each(|queue| queue.reset());
+            queues.delete_files(&topic).map_err(failed("delete files in"))?;
+        }
     }
     (marks.written, marks.synced) = match recovered.queues {
         QueuesAre::OnDisk => (log_end, log_end),
@@ -148,9 +150,7 @@ fn open_or_rebuild(
             (log_end, log_end)
         }
     };
-    if !deleted_behind.is_empty() {
-        deleted.end_with_log(log_end)?;
-    }
+    deleted.end_with_log(log_end)?;
     marks.index_synced = log_end;
     let log = MappedLog::new(options.commit_log_file_size, segments);
     let last_timestamp = recovered.last_timestamp;

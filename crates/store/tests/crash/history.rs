@@ -43,7 +43,8 @@ pub(crate) struct History {
     flush: FlushDiskType,
     /// Where the files are. A crash leaves an image, which is laid out in another directory.
     directory: TempDir,
-    /// What happened since the last but one start, for a failing test to print.
+    crashes: u32,
+    /// What happened lately, for a failing test to print.
     pub(crate) log: String,
 }
 
@@ -58,14 +59,23 @@ impl History {
         let directory = empty_directory();
         let machine = Rc::new(Machine::new(directory.path()));
         let flush = some_flush(&mut rng);
-        History { rng, machine, model: Model::default(), sizes, flush, directory, log: String::new() }
+        History {
+            rng,
+            machine,
+            model: Model::default(),
+            sizes,
+            flush,
+            directory,
+            crashes: 0,
+            log: String::new(),
+        }
     }
 
-    /// Lives through that many crashes and clean stops.
-    pub(crate) fn run(&mut self, ends: u32) {
+    /// Lives through that many crashes, and clean stops in between.
+    pub(crate) fn run(&mut self, crashes: u32) {
         let _world = ferromq_store::simulation::enter(self.machine.clone());
         let mut end = End::CleanStop;
-        for _ in 0..ends {
+        while self.crashes < crashes {
             let crash_after = (self.rng.u8(0..4) == 0).then(|| self.rng.u32(0..40));
             let started = self.start(end, crash_after);
             if self.machine.has_crashed() {
@@ -155,6 +165,7 @@ impl History {
             _ => (image.after_power_loss(&mut self.rng), End::PowerLoss),
         };
         note!(self, "{end:?}, {} changes of the disk", self.machine.changes());
+        self.crashes += 1;
         if end == End::PowerLoss {
             self.machine.boot_again();
         }

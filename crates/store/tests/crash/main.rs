@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use history::History;
 use parking_lot::Mutex;
 
-/// Ends of the store in one history.
-const ENDS: u32 = 10;
+/// Crashes of one history.
+const CRASHES: u32 = 10;
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name)
@@ -34,7 +34,7 @@ fn setting(name: &str) -> Option<u64> {
 /// Runs a history; says whether it went well.
 fn run(seed: u64) -> bool {
     let mut history = History::new(seed);
-    let went_well = catch_unwind(AssertUnwindSafe(|| history.run(ENDS))).is_ok();
+    let went_well = catch_unwind(AssertUnwindSafe(|| history.run(CRASHES))).is_ok();
     if !went_well {
         let replay =
             format!("FERROMQ_CRASH_SEED={seed} cargo test -p ferromq-store --test crash survives_every");
@@ -51,7 +51,7 @@ fn what_was_promised_survives_every_crash() {
         return;
     }
     let first = setting("FERROMQ_CRASH_FROM").unwrap_or(0);
-    let last = first + setting("FERROMQ_CRASHES").unwrap_or(2_000).div_ceil(u64::from(ENDS));
+    let last = first + setting("FERROMQ_CRASHES").unwrap_or(2_000).div_ceil(u64::from(CRASHES));
     println!("seeds {first} to {}", last - 1);
     let next = AtomicU64::new(first);
     let failed = Mutex::new(Vec::new());
@@ -79,7 +79,7 @@ fn a_seed_gives_the_same_history_every_time() {
     for seed in 0..3 {
         let log = || {
             let mut history = History::new(seed);
-            history.run(ENDS);
+            history.run(CRASHES);
             history.log
         };
         assert_eq!(log(), log(), "seed {seed}");

@@ -241,3 +241,18 @@ fn a_topic_that_is_deleted_after_a_power_cut_begins_anew() {
     scenario.kill();
     assert_eq!(scenario.send("T", &["new"]), [0]);
 }
+
+#[test]
+fn a_deletion_that_a_start_has_seen_survives_a_power_cut() {
+    let mut scenario = Scenario::begin(FlushDiskType::SyncFlush);
+    scenario.send("T", &["old"]);
+    scenario.flush();
+    scenario.store().step_dispatch();
+    // The process dies when the deletion is noted down, before it is forced to the disk.
+    scenario.machine.crash_after(Some(1));
+    scenario.store().delete_topic("T").unwrap();
+    scenario.kill();
+    assert!(scenario.bodies("T").is_empty());
+    scenario.cut_power();
+    assert!(scenario.bodies("T").is_empty());
+}
