@@ -37,7 +37,7 @@ fn main() {
         Some("create") => create(&directory, queues),
         Some("append") => append(&directory, queues),
         Some("read") => read(&directory, queues),
-        Some("count") => drop(open(&directory, "start after kill -9")),
+        Some("recover") => open(&directory, "start after kill -9").shutdown(),
         _ => {
             let free_before = free(&std::env::temp_dir());
             run(&directory, queues, "create", false);
@@ -49,7 +49,7 @@ fn main() {
             );
             run(&directory, queues, "read", false);
             run(&directory, queues, "append", true);
-            run(&directory, queues, "count", true);
+            run(&directory, queues, "recover", false);
             run(&directory, queues, "read", false);
             let begun = Instant::now();
             std::fs::remove_dir_all(&directory).expect("removed");

@@ -32,7 +32,7 @@ use crate::options::StoreOptions;
 use crate::queue::{ConsumeQueue, ConsumeQueues, Extent, HOLES_MAX, ListedQueue, QueueList, WriteOutError};
 use crate::recovery::{Scan, scan};
 
-/// Units pushed between two write-outs of the queues.
+/// Units pushed between two looks at whether some have to be written.
 const UNITS_BETWEEN_WRITES: usize = 500_000;
 /// Queues whose files a start looks at; with no more than that, at all of them.
 const SPOT_CHECKS: usize = 256;
@@ -536,7 +536,8 @@ impl Rebuild<'_> {
             return Ok(());
         }
         self.queues.pushed(std::mem::take(pushed));
-        match self.queues.write_out(u64::MAX, Extent::All) {
+        // With many queues each got but a few units: they wait until memory gets short.
+        match self.queues.write_out(u64::MAX, Extent::Due) {
             Ok(_) => Ok(()),
             Err(WriteOutError::Io(error)) => Err(self.queue_error("write")(error)),
             Err(doubt) => Err(Retry::Everything(doubt.to_string())),
