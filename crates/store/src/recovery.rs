@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use ferromq_protocol::message::{BLANK_LEN_MIN, RecordView, encode_blank};
+use ferromq_protocol::message::{BLANK_LEN_MIN, MAGIC_V1, MAGIC_V2, RecordView, encode_blank};
 use memchr::memmem;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 
@@ -156,6 +156,9 @@ pub(crate) fn scan<E: From<FileError>>(
     let mut next_progress = from + PROGRESS_BYTES;
     let mut records = 0u64;
     walk(log.all().into_iter().map(Ok), from, |met| {
+        if let Met::Damage { file, at, .. } | Met::TornTail { file, at, .. } = met {
+            refuse_unknown_version(file, at)?;
+        }
         match met {
             Met::Record(record, segment) => {
                 let position = record.physical_offset();
@@ -185,6 +188,40 @@ pub(crate) fn scan<E: From<FileError>>(
         }
         Ok(true)
     })
+}
+
+/// A record that says it lies where it lies, but is of a kind that is not known here, was written by a later program: what it
+/// holds must not be taken for damage, and erased.
+fn refuse_unknown_version(file: &Segment, at: u64) -> Result<(), FileError> {
+    let Some(record) = of_unknown_version(file.range(at, file.end()), at) else { return Ok(()) };
+    // With a known magic it would be whole: that is a flipped bit.
+    let known = |magic: u32| {
+        let mut record = record.to_vec();
+        record[4..8].copy_from_slice(&magic.to_be_bytes());
+        RecordView::whole(&record, at).is_ok()
+    };
+    if known(MAGIC_V1) || known(MAGIC_V2) {
+        return Ok(());
+    }
+    let magic = record[4..8].iter().fold(0u32, |magic, byte| magic << 8 | u32::from(*byte));
+    let reason = format!(
+        "the record at offset {at} is of a version (magic {magic:#010x}) that this program does not know: open the store with the \
+         version that wrote it; the log was left as it is"
+    );
+    Err(FileError {
+        action: "read",
+        path: file.path().to_path_buf(),
+        source: io::Error::new(io::ErrorKind::Unsupported, reason),
+    })
+}
+
+/// The bytes of such a record.
+fn of_unknown_version(bytes: &[u8], at: u64) -> Option<&[u8]> {
+    let [size, magic, offset] = [0..4, 4..8, 28..36].map(|range| bytes.get(range));
+    let size = usize::try_from(u32::from_be_bytes(size?.try_into().ok()?)).ok()?;
+    let is_new = magic?.starts_with(&MAGIC_FRONT)
+        && ![MAGIC_V1, MAGIC_V2].iter().any(|known| Some(&known.to_be_bytes()[..]) == magic);
+    (is_new && offset? == at.to_be_bytes() && size >= 36).then(|| bytes.get(..size))?
 }
 
 /// The first record in `[from, end)` of the segment that proves itself.

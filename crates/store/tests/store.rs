@@ -630,3 +630,28 @@ fn a_queue_file_from_nowhere_costs_no_memory() {
     assert_eq!(bodies(&store, "T", 0), expected(0..10));
     send_numbered(&store, "T", 10..12);
 }
+
+#[test]
+fn a_log_of_a_later_version_is_refused_and_left_as_it_is() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::open(small(root.path())).unwrap();
+    send_numbered(&store, "T", 0..3);
+    let end = store.appended().get();
+    drop(store);
+    let log = root.path().join("commitlog/00000000000000000000");
+    let mut bytes = fs::read(&log).unwrap();
+    let mut record = vec![7; 200];
+    record[..4].copy_from_slice(&200u32.to_be_bytes());
+    record[4..8].copy_from_slice(&0xDAA3_20AFu32.to_be_bytes());
+    record[28..36].copy_from_slice(&end.to_be_bytes());
+    bytes[end as usize..end as usize + 200].copy_from_slice(&record);
+    fs::write(&log, &bytes).unwrap();
+    for marks_are_there in [true, false] {
+        if !marks_are_there {
+            fs::remove_file(root.path().join("ferromq.marks")).unwrap();
+        }
+        let error = Store::open(small(root.path())).unwrap_err().to_string();
+        assert!(error.contains(&format!("offset {end}")) && error.contains("0xdaa320af"), "{error}");
+        assert_eq!(fs::read(&log).unwrap(), bytes);
+    }
+}
