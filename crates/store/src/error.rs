@@ -43,9 +43,22 @@ fn holder(process: Option<u32>) -> String {
         .map_or_else(|| "another broker".to_owned(), |process| format!("another broker, process {process}"))
 }
 
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; the store must belong to the user that runs the broker (see `ls -ln`, and `chown -R` if it was copied)"
+        }
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            "; a file is where a directory should be"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "; the file system is mounted read-only",
+        _ => "",
+    }
+}
+
 /// An I/O error with what was attempted and on which file.
 #[derive(Debug, thiserror::Error)]
-#[error("can't {action} {}: {source}", path.display())]
+#[error("can't {action} {}: {source}{}", path.display(), advice(source))]
 pub struct FileError {
     /// What was attempted: "create", "map", "read", ...
     pub action: &'static str,

@@ -655,3 +655,13 @@ fn a_log_of_a_later_version_is_refused_and_left_as_it_is() {
         assert_eq!(fs::read(&log).unwrap(), bytes);
     }
 }
+
+#[test]
+fn a_root_that_is_a_file_is_named_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("notes");
+    fs::write(&root, "mine").unwrap();
+    let error = Store::open(small(&root)).unwrap_err().to_string();
+    assert!(error.contains("notes") && error.contains("a file is where a directory should be"), "{error}");
+    assert_eq!(fs::read_to_string(&root).unwrap(), "mine");
+}
