@@ -150,6 +150,7 @@ fn open_or_rebuild(
             (log_end, log_end)
         }
     };
+    QueueList::remove_given(root).map_err(FileError::at("delete ferromq.given in", root))?;
     deleted.end_with_log(log_end)?;
     marks.index_synced = log_end;
     let log = MappedLog::new(options.commit_log_file_size, segments);

@@ -29,7 +29,10 @@ use crate::index::KeyIndex;
 use crate::log::{MappedLog, Segment};
 use crate::marks::Marks;
 use crate::options::StoreOptions;
-use crate::queue::{ConsumeQueue, ConsumeQueues, Extent, HOLES_MAX, ListedQueue, QueueList, WriteOutError};
+use crate::queue::{
+    ConsumeQueue, ConsumeQueues, Extent, HOLES_MAX, ListedOffsets, ListedQueue, QueueList, QueueListWriter,
+    WriteOutError,
+};
 use crate::recovery::{Scan, scan};
 
 /// Units pushed between two looks at whether some have to be written.
@@ -367,14 +370,22 @@ impl Rebuild<'_> {
     /// to messages that the log may have lost.
     fn look_at_files(&self) -> Result<(), Retry> {
         self.queues.discover().map_err(self.queue_error("list"))?;
+        let mut too_long = Vec::new();
         for queue in self.queues.iter() {
             let listed = queue.listed_offsets();
             let (_, end) = queue.load().map_err(self.queue_error("read"))?;
-            if end > listed.max {
-                queue.cut(listed.max).map_err(self.queue_error("cut"))?;
-            }
             queue.set_listed(&listed);
             self.was_given(&queue, end);
+            if end > listed.max {
+                too_long.push((queue, listed));
+            }
+        }
+        if !too_long.is_empty() {
+            self.remember_given()?;
+        }
+        for (queue, listed) in too_long {
+            queue.cut(listed.max).map_err(self.queue_error("cut"))?;
+            queue.set_listed(&listed);
         }
         Ok(())
     }
@@ -427,6 +438,7 @@ impl Rebuild<'_> {
                 self.was_given(&queue, listed.offsets.max);
             }
         }
+        self.remember_given()?;
         if let Some(index) = self.index.filter(|_| !self.clean_exit) {
             index.drop_unflushed(self.index_flushed_ms)?;
         }
@@ -544,6 +556,32 @@ impl Rebuild<'_> {
         }
     }
 
+    /// Notes how far the queues had got, before their files are cut, which may be the only ones that tell: this recovery may be
+    /// ended by a crash too.
+    fn remember_given(&self) -> Result<(), Retry> {
+        self.recall_given();
+        let root = &self.options.root;
+        let failed = |error| Retry::from(FileError::at("write the list of queues in", root)(error));
+        let log_end = self.segments.last().map_or(0, |segment| segment.end());
+        let mut list = QueueListWriter::create_given(root, log_end).map_err(failed)?;
+        for (queue, next) in self.given.borrow().values().filter(|(_, next)| *next > 0) {
+            let offsets =
+                ListedOffsets { min: *next, max: *next, min_physical: log_end, last_physical: None };
+            let (topic, queue_id) = (queue.topic(), queue.queue_id());
+            list.put(&ListedQueue { topic, queue_id, offsets }).map_err(failed)?;
+        }
+        list.finish().map_err(failed)
+    }
+
+    /// Takes over what a recovery noted that was not completed.
+    fn recall_given(&self) {
+        let Some(list) = QueueList::load_given(&self.options.root) else { return };
+        for listed in list.queues().flatten().filter(|listed| self.is_alive(&list, listed)) {
+            let queue = self.queues.get_or_create(listed.topic, listed.queue_id);
+            self.was_given(&queue, listed.offsets.max);
+        }
+    }
+
     /// The queue has given the offsets below `next`.
     fn was_given(&self, queue: &Arc<ConsumeQueue>, next: i64) {
         let mut given = self.given.borrow_mut();
@@ -553,6 +591,7 @@ impl Rebuild<'_> {
 
     /// No offset is given twice: where a queue had got further than the log, holes take the places. Says whether there was one.
     fn keep_given(&self, log_end: u64) -> bool {
+        self.recall_given();
         let mut some_are_lost = false;
         for (queue, offset) in self.given.borrow().values() {
             let missing = *offset - queue.max_offset();

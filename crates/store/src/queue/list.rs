@@ -18,7 +18,10 @@ use std::path::{Path, PathBuf};
 
 use crate::disk;
 
+/// The list of all queues.
 const FILE: &str = "ferromq.queues";
+/// The same for a recovery that is under way: how far queues had got whose files it cuts. In it, nothing is readable.
+const GIVEN_FILE: &str = "ferromq.given";
 const HEADER: &str = "ferromq queues 2, position ";
 const CRC: &str = "crc ";
 /// Text gathered for one write.
@@ -58,7 +61,24 @@ pub(crate) struct QueueList {
 impl QueueList {
     /// Reads the list; `None` if there is none or it is not whole.
     pub(crate) fn load(root: &Path) -> Option<QueueList> {
-        let text = fs::read_to_string(root.join(FILE)).ok()?;
+        Self::load_file(&root.join(FILE))
+    }
+
+    /// Reads what a recovery noted that was not completed.
+    pub(crate) fn load_given(root: &Path) -> Option<QueueList> {
+        Self::load_file(&root.join(GIVEN_FILE))
+    }
+
+    /// A recovery is complete: what it noted is in the list of all queues.
+    pub(crate) fn remove_given(root: &Path) -> io::Result<()> {
+        match disk::remove_file(&root.join(GIVEN_FILE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn load_file(path: &Path) -> Option<QueueList> {
+        let text = fs::read_to_string(path).ok()?;
         let end = text.rfind(CRC)?;
         let crc = u32::from_str_radix(text[end + CRC.len()..].trim_end(), 16).ok()?;
         if crc != crc32fast::hash(&text.as_bytes()[..end]) {
@@ -130,6 +150,7 @@ impl<'a> Iterator for Lines<'a> {
 #[derive(Debug)]
 pub(crate) struct QueueListWriter {
     root: PathBuf,
+    name: &'static str,
     file: File,
     text: String,
     written: u64,
@@ -139,8 +160,18 @@ pub(crate) struct QueueListWriter {
 
 impl QueueListWriter {
     pub(crate) fn create(root: &Path, position: u64) -> io::Result<Self> {
+        Self::create_named(root, FILE, position)
+    }
+
+    /// For how far queues had got, when the log ends at `log_end`.
+    pub(crate) fn create_given(root: &Path, log_end: u64) -> io::Result<Self> {
+        Self::create_named(root, GIVEN_FILE, log_end)
+    }
+
+    fn create_named(root: &Path, name: &'static str, position: u64) -> io::Result<Self> {
         Ok(QueueListWriter {
             root: root.to_path_buf(),
+            name,
             file: disk::create_empty(&root.join("ferromq.queues.tmp"))?,
             text: format!("{HEADER}{position}\n"),
             written: 0,
@@ -177,7 +208,7 @@ impl QueueListWriter {
         self.text = format!("{CRC}{:08x}\n", self.crc.clone().finalize());
         self.flush()?;
         disk::sync_all(&self.file)?;
-        disk::rename(&self.root.join("ferromq.queues.tmp"), &self.root.join(FILE))?;
+        disk::rename(&self.root.join("ferromq.queues.tmp"), &self.root.join(self.name))?;
         disk::sync_directory(&self.root)
     }
 }

@@ -23,7 +23,7 @@ pub(crate) use check::Doubt;
 pub(crate) use consume_queue::Pushed;
 pub use consume_queue::{ConsumeQueue, QueueWatch};
 use files::QueueFiles;
-pub(crate) use list::{ListedQueue, QueueList, QueueListWriter};
+pub(crate) use list::{ListedOffsets, ListedQueue, QueueList, QueueListWriter};
 pub(crate) use unit::{HOLES_MAX, UNIT, Unit, is_plausible};
 pub(crate) use unwritten::{Extent, WriteOutError};
 use unwritten::{Pending, Unsynced};

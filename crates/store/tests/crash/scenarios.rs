@@ -212,6 +212,33 @@ fn offsets_of_lost_messages_are_not_given_by_later_starts_either() {
 }
 
 #[test]
+fn offsets_that_only_queue_files_prove_survive_a_crash_of_the_recovery() {
+    for changes in 1..120 {
+        let mut scenario = Scenario::begin(FlushDiskType::AsyncFlush);
+        scenario.send("T", &["kept"]);
+        scenario.flush();
+        scenario.send("T", &["lost", "lost"]);
+        scenario.store().step_dispatch();
+        scenario.store().step_write_queues().unwrap();
+        // The marks did not survive: the whole log is read. That is cut short, with what it did to the queues on the disk.
+        let mut image = scenario.machine.take_crashed();
+        image.write_below(Path::new("consumequeue"));
+        image.write_name(Path::new("abort"));
+        image.write_pages(Path::new("abort"), |_| true);
+        scenario.machine.boot_again();
+        scenario.machine.crash_after(Some(changes));
+        scenario.go_on_with(image.only_durable());
+        let is_over = !scenario.machine.has_crashed();
+        scenario.cut_power_after(|image| image.write_below(Path::new("consumequeue")));
+        assert_eq!(scenario.store().queue("T", 0).next_offset(), 3, "cut short after {changes} changes");
+        if is_over {
+            return;
+        }
+    }
+    panic!("a recovery ends");
+}
+
+#[test]
 fn a_queue_that_was_durable_before_its_messages_does_not_lead_to_damage() {
     let mut scenario = Scenario::begin(FlushDiskType::AsyncFlush);
     let bodies = ["a", "b", "c"].map(|body| body.repeat(2000));
