@@ -27,7 +27,7 @@ use crate::schedule::{self, ScheduleService};
 use crate::send::BrokerProperties;
 use crate::service::{BrokerService, Port};
 use crate::stats::BrokerStats;
-use crate::topics::{TopicChange, TopicTable};
+use crate::topics::{TopicChange, TopicTable, is_batch};
 
 /// Everything that one broker knows, shared by all its connections.
 pub(crate) struct Broker {
@@ -100,6 +100,9 @@ impl Broker {
         match change {
             TopicChange::Updated(topics) => {
                 for topic in *topics {
+                    if is_batch(topic) {
+                        self.store.declare_batch_topic(&topic.topic_name);
+                    }
                     self.registration.topic_changed(topic);
                 }
             }
@@ -262,10 +265,11 @@ impl Broker {
             .parse()
             .map_err(|_| StartError::BrokerIp(config.broker_ip1.clone()))?;
         let store_host = SocketAddr::new(ip, port(config.listen_port));
-        let options = store_options(&config);
+        let config_directory = Path::new(&config.store_path_root_dir).join("config");
+        let mut options = store_options(&config);
+        options.batch_topics = TopicTable::batch_topics(&config_directory);
         let levels = options.delay_levels_ms.len();
         let store = Store::open(options)?;
-        let config_directory = Path::new(&config.store_path_root_dir).join("config");
         let topics = TopicTable::load(&config_directory, &config)?;
         topics.restore(store.topics().into_iter().map(|topic| {
             let queues = store.queues_of(&topic).last().map_or(0, |last| last.queue_id() + 1);

@@ -125,6 +125,14 @@ impl ConfigFile {
         Ok((Self { path }, value))
     }
 
+    /// What [`load`](Self::load) would read, without changing anything; `None` also if it would fail.
+    pub(crate) fn peek<T: DeserializeOwned>(path: &Path) -> Option<T> {
+        [path.to_owned(), backup_of(path)].iter().find_map(|path| match read(path) {
+            Ok(Content::Sound(value)) => Some(value),
+            _ => None,
+        })
+    }
+
     /// The file.
     pub(crate) fn path(&self) -> &Path {
         &self.path

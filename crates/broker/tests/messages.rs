@@ -263,6 +263,59 @@ async fn a_batch_is_stored_whole_or_not_at_all() {
     fixture.broker.shutdown().await;
 }
 
+/// In a topic with `queue.type=BatchCQ` a batch that has an id is one record.
+#[tokio::test]
+async fn a_batch_to_a_batch_topic_is_one_record() {
+    let fixture = Fixture::start(&[]).await;
+    let mut topic = RemotingCommand::request(request::UPDATE_AND_CREATE_TOPIC)
+        .with("topic", "B")
+        .with("defaultTopic", "TBW102")
+        .with("perm", 6)
+        .with("topicFilterType", "SINGLE_TAG")
+        .with("attributes", "+queue.type=BatchCQ");
+    for queues in ["readQueueNums", "writeQueueNums"] {
+        topic = topic.with(queues, 1);
+    }
+    assert_eq!(fixture.call(topic).await.code, response::SUCCESS);
+    let mut body = Vec::new();
+    for text in [&b"one"[..], b"two", b"three"] {
+        assert!(batch::append(&mut body, &batch::BatchMessage { flag: 0, body: text, properties: b"" }));
+    }
+    let send_batch = |properties: &str| {
+        let mut request = send_request("B", 0, properties, "").with("m", true);
+        request.code = request::SEND_BATCH_MESSAGE;
+        request.with_body(body.clone())
+    };
+    for (offset, properties) in [(0, "UNIQ_KEY\u{1}id0\u{2}TAGS\u{1}A\u{2}"), (3, "UNIQ_KEY\u{1}id1\u{2}")] {
+        let answer = fixture.call(send_batch(properties)).await;
+        assert_eq!((answer.code, number(&answer, "queueOffset")), (response::SUCCESS, offset));
+        assert_eq!(answer.text("batchUniqId").ok(), Some(&*format!("id{}", offset / 3)));
+    }
+    // Without an id of its own each message is a record.
+    let answer = fixture.call(send_batch("WAIT\u{1}true\u{2}")).await;
+    assert_eq!((answer.code, number(&answer, "queueOffset")), (response::SUCCESS, 6));
+    assert_eq!(answer.text("batchUniqId").ok(), None);
+    let (answer, messages) = fixture.pull("B", 0, 1, "*").await;
+    assert_eq!(number(&answer, "nextBeginOffset"), 9);
+    let offsets: Vec<i64> = messages.iter().map(|message| message.queue_offset).collect();
+    assert_eq!(offsets, [0, 3, 6, 7, 8]);
+    assert_eq!(messages[1].body, body);
+    let properties = String::from_utf8_lossy(&messages[1].properties).into_owned();
+    assert!(properties.contains("INNER_NUM\u{1}3\u{2}INNER_BASE\u{1}3\u{2}"), "{properties}");
+    // Whoever claims to have built such a record is believed in such a topic only, and when it says how many it holds.
+    for (topic, sys_flag, properties, expected) in [
+        ("B", 0xC0, "INNER_NUM\u{1}3\u{2}", response::SUCCESS),
+        ("B", 0xC0, "", response::MESSAGE_ILLEGAL),
+        ("B", 0, "INNER_NUM\u{1}3\u{2}", response::MESSAGE_ILLEGAL),
+        ("B", 0xC0, "INNER_NUM\u{1}3\u{2}DELAY\u{1}3\u{2}", response::MESSAGE_ILLEGAL),
+        ("T", 0xC0, "INNER_NUM\u{1}3\u{2}", response::MESSAGE_ILLEGAL),
+    ] {
+        let sent = send_request(topic, 0, properties, &"x".repeat(3 * 22)).with("f", sys_flag);
+        assert_eq!(fixture.call(sent).await.code, expected, "{topic} {sys_flag} {properties}");
+    }
+    fixture.broker.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_delayed_message_arrives_after_its_time_and_not_before() {
     let fixture = Fixture::start(&[("messageDelayLevel", "1s 2s")]).await;

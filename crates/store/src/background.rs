@@ -407,6 +407,9 @@ impl Shared {
                 tracing::error!(topic = queue.topic(), queue = queue.queue_id(), %error, "can't trim the consume queue");
             }
         }
+        if let Err(error) = self.queues.batch().trim(log_min) {
+            tracing::error!(%error, "can't trim the batch consume queues");
+        }
         let index = self.index.as_ref().map_or(Ok(0), |index| index.delete_expired(log_min));
         if let Err(error) = index.and(self.deleted.trim(log_min)) {
             tracing::error!(%error, "can't clean up");

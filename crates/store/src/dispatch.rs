@@ -16,10 +16,10 @@ use parking_lot::Mutex;
 use crate::commit_log::{CommitLog, Entry, entry_at};
 use crate::deleted::DeletedTopics;
 use crate::index::{KeyIndex, key_hash, topic_hash};
-use crate::late::may_go_to_light_queues;
+use crate::late::{inner_num, may_go_to_light_queues};
 use crate::log::{RecordSlice, Segment};
 use crate::options::StoreOptions;
-use crate::queue::{ConsumeQueue, ConsumeQueues, Extent, Pushed, Unit, is_plausible};
+use crate::queue::{BatchUnit, ConsumeQueue, ConsumeQueues, Extent, Pushed, Unit, is_plausible};
 
 /// Bytes of the log that one round takes at most: how long others wait for the dispatcher.
 const ROUND_BYTES: u64 = 1 << 20;
@@ -59,10 +59,10 @@ pub(crate) struct Projector {
     deleted: Arc<DeletedTopics>,
     delay_levels_ms: Vec<i64>,
     multi_dispatch: bool,
-    /// Topics whose queues are of the other kind (`batchconsumequeue/`), which is not ours to write.
-    batch_topics: Vec<String>,
-    /// Light queues that the last record goes to as well.
+    /// Where else the last record goes: light queues, further messages of a batch.
     further: Vec<Placement>,
+    /// The unit that other brokers need, if the last record belongs to a topic of batches.
+    batch_unit: Option<BatchUnit>,
     cache: [Option<Arc<ConsumeQueue>>; CACHED_QUEUES],
     key_hashes: Vec<u32>,
     /// The last topic and the hash of `topic#`.
@@ -102,8 +102,8 @@ impl Projector {
             deleted,
             delay_levels_ms: options.delay_levels_ms.clone(),
             multi_dispatch: options.multi_dispatch_enabled,
-            batch_topics: batch_topics(&options.root),
             further: Vec::new(),
+            batch_unit: None,
             cache: [const { None }; CACHED_QUEUES],
             key_hashes: Vec::new(),
             topic: (String::new(), 0),
@@ -128,6 +128,7 @@ impl Projector {
     pub(crate) fn place(&mut self, record: &RecordView<'_>) -> Option<Placement> {
         self.key_hashes.clear();
         self.further.clear();
+        self.batch_unit = None;
         let topic = record.topic()?;
         let physical_offset = record.physical_offset();
         if self.deleted.covers(topic, physical_offset) || !is_directory_name(topic) {
@@ -138,10 +139,7 @@ impl Projector {
         if self.hashes_keys && transaction != sysflag::TRANSACTION_ROLLBACK {
             self.hash_keys(topic, &facts);
         }
-        if !sysflag::takes_queue_offset(record.sys_flag())
-            || record.sys_flag() & sysflag::INNER_BATCH != 0
-            || self.batch_topics.iter().any(|batch| batch == topic)
-        {
+        if !sysflag::takes_queue_offset(record.sys_flag()) {
             return None;
         }
         let tags_code = match self.delivery_time(topic, &facts, record.store_timestamp()) {
@@ -156,11 +154,43 @@ impl Projector {
             report_implausible(topic, record.queue_id(), record.queue_offset(), physical_offset);
             return None;
         }
-        Some(Placement {
-            queue: self.queue(topic, record.queue_id()),
-            queue_offset: record.queue_offset(),
-            unit,
-        })
+        if record.sys_flag() & sysflag::INNER_BATCH != 0 && !self.queues.batch().contains(topic) {
+            // Nothing else says so any more.
+            self.queues.batch().declare(topic);
+        }
+        let queue = self.queue(topic, record.queue_id());
+        if self.queues.batch().contains(topic) {
+            self.place_batch(record, &queue, unit);
+        }
+        Some(Placement { queue, queue_offset: record.queue_offset(), unit })
+    }
+
+    /// A batch in one record has a place for each of its messages (`docs/spec/02-store.md` §4.8).
+    fn place_batch(&mut self, record: &RecordView<'_>, queue: &Arc<ConsumeQueue>, unit: Unit) {
+        let base = record.queue_offset();
+        let messages = match record.sys_flag() & sysflag::INNER_BATCH {
+            0 => 1,
+            _ => inner_num(record.properties()).unwrap_or(1),
+        };
+        let place =
+            |number| Placement { queue: Arc::clone(queue), queue_offset: base + i64::from(number), unit };
+        self.further.extend((1..messages).map(place));
+        let (store_timestamp, messages) = (record.store_timestamp(), messages as u16);
+        self.batch_unit = Some(BatchUnit { unit, store_timestamp, base, messages });
+    }
+
+    /// Whether the record last given to [`place`](Self::place) belongs to a topic of batches.
+    pub(crate) fn is_batch(&self) -> bool {
+        self.batch_unit.is_some()
+    }
+
+    /// Adds what other brokers need of the record last given to [`place`](Self::place), if that is something else.
+    pub(crate) fn push_for_others(&self, placement: &Placement) -> io::Result<()> {
+        let queue = &placement.queue;
+        match self.batch_unit {
+            Some(unit) => self.queues.batch().push(queue.topic(), queue.queue_id(), unit),
+            None => Ok(()),
+        }
     }
 
     /// The queues that `INNER_MULTI_DISPATCH` names (`docs/spec/02-store.md` §4.9, §7.3).
@@ -180,7 +210,7 @@ impl Projector {
         }
     }
 
-    /// Light queues that the record last given to [`place`](Self::place) goes to as well.
+    /// Where the record last given to [`place`](Self::place) goes as well.
     pub(crate) fn further_placements(&self) -> &[Placement] {
         &self.further
     }
@@ -270,12 +300,6 @@ impl Placement {
 /// may hold whatever it likes.
 fn is_directory_name(topic: &str) -> bool {
     !matches!(topic, "" | "." | "..") && !topic.contains(['/', '\0']) && topic.len() <= 255
-}
-
-/// Names of the topics that have batch consume queues.
-fn batch_topics(root: &std::path::Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(root.join("batchconsumequeue")) else { return Vec::new() };
-    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
 impl<'a> Facts<'a> {
@@ -412,6 +436,9 @@ impl Dispatcher {
 
     fn dispatch(&mut self, record: &RecordView<'_>, segment: &Arc<Segment>) {
         if let Some(placement) = self.projector.place(record) {
+            if let Err(error) = self.projector.push_for_others(&placement) {
+                tracing::error!(topic = placement.queue.topic(), %error, "can't read the batch consume queue");
+            }
             self.deliver(placement, record, segment);
         }
         for number in 0..self.projector.further_placements().len() {

@@ -126,7 +126,9 @@ pub enum PushError {
         max: usize,
     },
     /// A batch in one record does not say how many messages it holds.
-    #[error("a batch in one record must say in the property INNER_NUM that it holds 1 to 32767 messages")]
+    #[error(
+        "a batch in one record must say in the property INNER_NUM that it holds 1 to 32767 messages, and have room for them"
+    )]
     InnerBatch,
 }
 

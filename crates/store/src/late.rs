@@ -21,6 +21,8 @@ const INNER_BASE: &str = "INNER_BASE";
 
 /// Digits of the largest offset, and what separates it from the next.
 const OFFSET_LEN_MAX: usize = 20;
+/// Length of the shortest message in the body of a batch.
+const BATCH_MESSAGE_LEN_MIN: usize = 22;
 /// Most messages of a batch in one record: the queue's unit counts them in 16 bits.
 const INNER_NUM_MAX: u32 = i16::MAX as u32;
 
@@ -47,7 +49,11 @@ impl Late {
         crc_property: bool,
     ) -> Result<Option<Box<Late>>, PushError> {
         let addition = if record.sys_flag & sysflag::INNER_BATCH != 0 {
-            Addition::Base { messages: inner_num(record.properties).ok_or(PushError::InnerBatch)? }
+            let messages = inner_num(record.properties).ok_or(PushError::InnerBatch)?;
+            if messages as usize * BATCH_MESSAGE_LEN_MIN > record.body.len() {
+                return Err(PushError::InnerBatch);
+            }
+            Addition::Base { messages }
         } else if let Some(queues) = light_queues
             .filter(|_| sysflag::takes_queue_offset(record.sys_flag) && may_go_to_light_queues(record.topic))
         {

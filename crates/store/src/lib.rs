@@ -4,7 +4,7 @@
 //!
 //! Everything that is on the disk of a broker and about messages: the commit log, the consume queues, the key index, and the
 //! files that tell a start how the last run ended. Formats are those of RocketMQ 4.9 and 5.3 (`docs/spec/02-store.md`): a
-//! directory that the Java broker wrote opens here, and the other way round.
+//! directory that the Java broker wrote opens here, and the other way round (`interop/` lets them take turns).
 //!
 //! **The log is the truth; everything else is a projection of it.** A message is acknowledged because of what is in the commit
 //! log. One dispatcher (`dispatch`) reads the log in order and adds each message's unit to its consume queue and its keys to the

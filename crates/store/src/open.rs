@@ -69,7 +69,7 @@ fn open_or_rebuild(
     let deleted = Arc::new(DeletedTopics::load(root)?);
     deleted.mend()?;
     let (segments, tail_is_hurt) = load_segments(options)?;
-    let queues = Arc::new(ConsumeQueues::new(queue_directory.clone(), options.consume_queue_file_units()));
+    let queues = Arc::new(ConsumeQueues::new(options));
     queues.set_log_min(segments.first().map_or(0, |segment| segment.base()));
     let index = match options.index_enabled {
         true => Some(Arc::new(KeyIndex::load(root.join("index"), options.index_slots, options.index_units)?)),

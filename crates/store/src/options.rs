@@ -25,6 +25,10 @@ pub struct StoreOptions {
     pub commit_log_file_size: u32,
     /// `mappedFileSizeConsumeQueue` (6,000,000; rounded up to a multiple of 20).
     pub consume_queue_file_size: u32,
+    /// `mapperFileSizeBatchConsumeQueue` (13,800,000).
+    pub batch_consume_queue_file_size: u32,
+    /// Topics with the attribute `queue.type=BatchCQ`. Later ones are [declared](crate::Store::declare_batch_topic).
+    pub batch_topics: Vec<String>,
     /// `messageIndexEnable` (true).
     pub index_enabled: bool,
     /// `maxHashSlotNum` (5,000,000).
@@ -110,6 +114,8 @@ impl StoreOptions {
             commit_log_directory: None,
             commit_log_file_size: 1 << 30,
             consume_queue_file_size: 6_000_000,
+            batch_consume_queue_file_size: 13_800_000,
+            batch_topics: Vec::new(),
             index_enabled: true,
             index_slots: 5_000_000,
             index_units: 20_000_000,
@@ -175,6 +181,12 @@ impl StoreOptions {
             return Err(format!(
                 "mappedFileSizeConsumeQueue is {}, it must be at least 20",
                 self.consume_queue_file_size
+            ));
+        }
+        if self.batch_consume_queue_file_size < 46 {
+            return Err(format!(
+                "mapperFileSizeBatchConsumeQueue is {}, it must be at least 46",
+                self.batch_consume_queue_file_size
             ));
         }
         if self.index_slots == 0 || self.index_units < 2 || self.index_units > i32::MAX as u32 {

@@ -316,6 +316,7 @@ impl Rebuild<'_> {
             self.look_at_files()?;
         }
 
+        self.queues.batch().cut(listed).map_err(self.queue_error("cut"))?;
         let index_from = self.index_from(marks)?;
         let from = listed.min(index_from);
         let start = self.start_of_scan(from, rebooted);
@@ -334,6 +335,9 @@ impl Rebuild<'_> {
             }
             if offset < listed {
                 return Ok(true);
+            }
+            if let Some(placement) = &placement {
+                projector.push_for_others(placement).map_err(self.queue_error("read"))?;
             }
             for placement in placement.iter().chain(projector.further_placements()) {
                 let Placement { queue, queue_offset, unit } = placement;
@@ -438,7 +442,13 @@ impl Rebuild<'_> {
                 self.was_given(&queue, listed.offsets.max);
             }
         }
+        if !self.clean_exit || tail.torn {
+            for (topic, queue_id, end) in self.queues.batch().ends().map_err(self.queue_error("read"))? {
+                self.was_given(&self.queues.get_or_create(&topic, queue_id), end);
+            }
+        }
         self.remember_given()?;
+        self.queues.batch().clear().map_err(self.queue_error("delete"))?;
         if let Some(index) = self.index.filter(|_| !self.clean_exit) {
             index.drop_unflushed(self.index_flushed_ms)?;
         }
@@ -456,6 +466,9 @@ impl Rebuild<'_> {
                 seen(record);
             }
             let placement = projector.place(record);
+            if let Some(placement) = &placement {
+                projector.push_for_others(placement).map_err(self.queue_error("read"))?;
+            }
             for placement in placement.iter().chain(projector.further_placements()) {
                 let first = seen.insert(placement.queue.number(), ()).is_none();
                 self.lay(placement, first, &projector, &mut repeated)?;

@@ -152,6 +152,10 @@ pub(crate) fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
                 );
                 continue;
             };
+            if end > max {
+                // The rest of the batch becomes visible in this moment.
+                break 'scan;
+            }
             outcome.next_offset = end;
             if !filter.matches_record(bytes) {
                 outcome.filtered += 1;

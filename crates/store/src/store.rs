@@ -194,6 +194,11 @@ impl Store {
         self.shared.queues.topics()
     }
 
+    /// Says that a topic was made whose batches are one record each (attribute `queue.type=BatchCQ`).
+    pub fn declare_batch_topic(&self, topic: &str) {
+        self.shared.queues.batch().declare(topic);
+    }
+
     // ---- append ----
 
     /// A batch for this store's settings.

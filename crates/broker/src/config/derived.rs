@@ -60,6 +60,7 @@ pub fn store_options(config: &BrokerConfig) -> StoreOptions {
     options.commit_log_directory = config.store_path_commit_log.as_ref().map(Into::into);
     options.commit_log_file_size = config.mapped_file_size_commit_log;
     options.consume_queue_file_size = config.mapped_file_size_consume_queue;
+    options.batch_consume_queue_file_size = config.mapper_file_size_batch_consume_queue;
     options.index_enabled = config.message_index_enable;
     options.index_slots = config.max_hash_slot_num;
     options.index_units = config.max_index_num;

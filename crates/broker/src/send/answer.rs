@@ -20,6 +20,8 @@ pub(super) struct Stored<'a> {
     pub(super) queue_offset: i64,
     /// Empty if there is none.
     pub(super) unique_id: Cow<'a, str>,
+    /// A batch in one record.
+    pub(super) inner_batch: bool,
     pub(super) records: Cow<'a, [Outcome]>,
 }
 
@@ -61,8 +63,10 @@ impl Stored<'_> {
             ("MSG_REGION", FieldOut::Text(&config.region_id)),
             ("TRACE_ON", FieldOut::Boolean(config.trace_on)),
             ("transactionId", FieldOut::Text(&self.unique_id)),
+            ("batchUniqId", FieldOut::Text(&self.unique_id)),
         ];
-        let count = if self.unique_id.is_empty() { fields.len() - 1 } else { fields.len() };
+        let ids = if self.unique_id.is_empty() { 0 } else { 1 + usize::from(self.inner_batch) };
+        let count = fields.len() - 2 + ids;
         let fields = fields.into_iter().take(count);
         write_response(out, encoding, &Head::response(code, self.opaque, None), Some(fields), b"");
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ferromq_protocol::header::Request;
-use ferromq_protocol::message::{RecordFields, batch, sysflag};
+use ferromq_protocol::message::{RecordFields, batch, properties as encoded, sysflag};
 use ferromq_protocol::names;
 use ferromq_protocol::send::SendHeader;
 use ferromq_remoting::Connection;
@@ -12,6 +12,7 @@ use ferromq_remoting::Connection;
 use super::{Pending, SendRound, Settings, TopicLookup, check, illegal, properties, refuse_push, too_large};
 use crate::answer::Refusal;
 use crate::broker::Broker;
+use crate::topics::is_batch;
 
 impl SendRound {
     /// Takes in a batch: every message becomes a record of its own, with consecutive queue offsets. All or none.
@@ -67,24 +68,35 @@ impl SendRound {
         if check::is_multi_tag(&topic) {
             sys_flag |= sysflag::MULTI_TAGS;
         }
+        let inner_batch = is_batch(&topic) && !unique_id.is_empty();
         let queue = topics.queue(broker, queue_id);
         let first = self.batch.len();
-        let stored = &self.properties;
-        let records = messages.iter().map(|(message, properties)| RecordFields {
+        let record = |flag, sys_flag, body, properties| RecordFields {
             topic: &header.topic,
             queue_id,
-            flag: message.flag,
+            flag,
             sys_flag,
             born_timestamp: header.born_timestamp,
             born_host: connection.peer(),
             store_host: broker.store_host(),
             reconsume_times: header.reconsume_times,
             prepared_transaction_offset: 0,
-            body: message.body,
-            properties: &stored[properties.clone()],
-        });
-        let records =
-            self.batch.push_group(&queue.queue, records).map_err(|error| refuse_push(config, &error))?;
+            body,
+            properties,
+        };
+        let pushed = if inner_batch {
+            encoded::append(&mut common, "INNER_NUM", &messages.len().to_string());
+            sys_flag |= sysflag::NEED_UNWRAP | sysflag::INNER_BATCH;
+            let record = record(header.flag, sys_flag, request.body, &common[..]);
+            self.batch.push(&queue.queue, &record).map(|()| 1)
+        } else {
+            let stored = &self.properties;
+            let records = messages.iter().map(|(message, properties)| {
+                record(message.flag, sys_flag, message.body, &stored[properties.clone()])
+            });
+            self.batch.push_group(&queue.queue, records)
+        };
+        let records = pushed.map_err(|error| refuse_push(config, &error))?;
         let count = self.count_for(queue);
         self.pending.push(Pending {
             count,
@@ -93,6 +105,8 @@ impl SendRound {
             queue_id,
             first,
             records,
+            messages: messages.len(),
+            inner_batch,
             unique_id,
             wait: !directives.no_wait,
         });

@@ -28,6 +28,7 @@ use ferromq_store::{AppendBatch, FlushDiskType, PushError};
 use crate::answer::Refusal;
 use crate::broker::Broker;
 use crate::config::{BrokerConfig, BrokerRole};
+use crate::topics::is_batch;
 use answer::Stored;
 pub(crate) use answer::refuse_append;
 use check::QueueTarget;
@@ -100,6 +101,10 @@ struct Pending {
     /// Position of its first record in the batch.
     first: usize,
     records: usize,
+    /// Messages in these records.
+    messages: usize,
+    /// A batch in one record: the answer says its id.
+    inner_batch: bool,
     unique_id: Range<usize>,
     /// Whether the answer waits for what the flush mode demands.
     wait: bool,
@@ -219,7 +224,11 @@ impl SendRound {
                 format!("the broker[{}] sending transaction message is forbidden", config.broker_ip1),
             ));
         }
-        if directives.inner_batch || sys_flag & sysflag::INNER_BATCH != 0 {
+        let inner_batch = sys_flag & sysflag::INNER_BATCH != 0;
+        if directives.inner_batch != inner_batch
+            || inner_batch
+                && !(is_batch(&topic) && *target.topic == *header.topic && directives.delay_level <= 0)
+        {
             return Err(too_large(config));
         }
         if directives.no_light_queue && config.enable_lmq {
@@ -270,6 +279,8 @@ impl SendRound {
             queue_id,
             first,
             records: 1,
+            messages: 1,
+            inner_batch: false,
             unique_id,
             wait: !directives.no_wait,
         });
@@ -343,7 +354,7 @@ impl SendRound {
             };
             let count = &mut self.counts[pending.count];
             count.puts += 1;
-            count.messages += records.len() as u64;
+            count.messages += pending.messages as u64;
             count.bytes += records.iter().map(|record| u64::from(record.size)).sum::<u64>();
             if pending.oneway {
                 continue;
@@ -355,6 +366,7 @@ impl SendRound {
                 unique_id: Cow::Borrowed(
                     std::str::from_utf8(&self.unique_ids[pending.unique_id.clone()]).unwrap_or(""),
                 ),
+                inner_batch: pending.inner_batch,
                 records: Cow::Borrowed(records),
             };
             if sync_flush && pending.wait {

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ferromq_protocol::body::TopicConfig;
 use thiserror::Error;
 
 type Attributes = BTreeMap<String, String>;
@@ -133,6 +134,11 @@ pub(crate) fn alter_attributes(
         }
     }
     Ok(altered)
+}
+
+/// Whether a batch sent to the topic is stored as one record.
+pub(crate) fn is_batch(topic: &TopicConfig) -> bool {
+    topic.attributes.get("queue.type").is_some_and(|kind| kind == "BatchCQ")
 }
 
 #[cfg(test)]

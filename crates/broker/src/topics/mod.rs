@@ -12,7 +12,7 @@ use std::fmt;
 
 use ferromq_protocol::body::{TopicConfig, TopicFilterType};
 
-pub(crate) use attributes::{AttributeError, OF_GROUPS, alter_attributes};
+pub(crate) use attributes::{AttributeError, OF_GROUPS, alter_attributes, is_batch};
 pub(crate) use requests::route;
 pub(crate) use table::{NotCreated, TopicChange, TopicTable};
 

@@ -12,7 +12,7 @@ use ferromq_protocol::names;
 use parking_lot::{RwLock, RwLockWriteGuard};
 use thiserror::Error;
 
-use super::attributes::{AttributeError, OF_TOPICS, alter_attributes};
+use super::attributes::{AttributeError, OF_TOPICS, alter_attributes, is_batch};
 use super::{PERM_INHERIT, PERM_READ, PERM_WRITE, system};
 use crate::clock;
 use crate::config::BrokerConfig;
@@ -97,6 +97,14 @@ impl TopicTable {
             move || shared.snapshot()
         })?;
         Ok(Self { shared, file, system, is_new, light_queues: config.enable_lmq, listener: OnceLock::new() })
+    }
+
+    /// The topics in `topics.json` whose batches are one record each. For the store, which is opened before the table is loaded.
+    pub(crate) fn batch_topics(config_directory: &Path) -> Vec<String> {
+        let saved: Option<TopicConfigSerializeWrapper> =
+            ConfigFile::peek(&config_directory.join("topics.json"));
+        let topics = saved.map(|saved| saved.topic_config_table).unwrap_or_default();
+        topics.into_iter().filter(|(_, topic)| is_batch(topic)).map(|(name, _)| name).collect()
     }
 
     /// Sets the one listener for changes. It is called by whoever makes a change, after the change is in force and outside

@@ -177,7 +177,7 @@ impl OfflineStore {
     ) -> Result<(), OpenError> {
         let directory = self.options.root.join("consumequeue");
         let units = self.options.consume_queue_file_units();
-        let queue = ConsumeQueues::new(directory.clone(), units).get_or_create(topic, queue_id);
+        let queue = ConsumeQueues::new(&self.options).get_or_create(topic, queue_id);
         let mut files = QueueFiles::new(directory.clone(), units);
         let failed = || FileError::at("read", &directory);
         // Where the log files begin that the times and offsets allow.

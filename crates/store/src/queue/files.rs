@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
+use super::batch_queue::{BatchQueues, UNITS_DIRECTORY};
 use super::unit::{UNIT, Unit};
 use crate::disk;
 use crate::log::{file_name, parse_file_name};
@@ -28,6 +29,9 @@ type Key = (u32, u64);
 #[derive(Debug)]
 pub(crate) struct QueueFiles {
     directory: PathBuf,
+    /// The topics whose queues are in a directory of their own.
+    batch: Arc<BatchQueues>,
+    batch_directory: PathBuf,
     units_per_file: u64,
     /// Where the log begins.
     log_min: AtomicU64,
@@ -50,8 +54,15 @@ pub(crate) struct QueueName<'a> {
 }
 
 impl QueueFiles {
-    pub(crate) fn new(directory: PathBuf, units_per_file: u64) -> Self {
-        QueueFiles { directory, units_per_file, log_min: AtomicU64::new(0), open: Mutex::default() }
+    pub(crate) fn new(root: &Path, units_per_file: u64, batch: Arc<BatchQueues>) -> Self {
+        QueueFiles {
+            directory: root.join("consumequeue"),
+            batch,
+            batch_directory: root.join(UNITS_DIRECTORY),
+            units_per_file,
+            log_min: AtomicU64::new(0),
+            open: Mutex::default(),
+        }
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -71,7 +82,7 @@ impl QueueFiles {
     }
 
     pub(crate) fn topic_directory(&self, topic: &str) -> PathBuf {
-        self.directory.join(topic)
+        if self.batch.contains(topic) { self.batch_directory.join(topic) } else { self.directory.join(topic) }
     }
 
     pub(crate) fn queue_directory(&self, queue: QueueName<'_>) -> PathBuf {
@@ -262,16 +273,18 @@ impl QueueFiles {
 
     /// Hands out the names of the topics that have a directory.
     pub(crate) fn for_each_topic(&self, mut take: impl FnMut(&str)) -> io::Result<()> {
-        let topics = match fs::read_dir(&self.directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            topics => topics?,
-        };
-        for topic in topics {
-            let topic = topic?;
-            if topic.file_type()?.is_dir()
-                && let Some(name) = topic.file_name().to_str()
-            {
-                take(name);
+        for directory in [&self.directory, &self.batch_directory] {
+            let topics = match fs::read_dir(directory) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                topics => topics?,
+            };
+            for topic in topics {
+                let topic = topic?;
+                if topic.file_type()?.is_dir()
+                    && let Some(name) = topic.file_name().to_str()
+                {
+                    take(name);
+                }
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 //! [`ConsumeQueue`] is one of them, [`ConsumeQueues`] all of them. A queue is a projection of the log: what its files lack or
 //! have wrong, the log gives back.
 
+mod batch_queue;
 mod check;
 mod consume_queue;
 mod files;
@@ -12,13 +13,15 @@ mod unwritten;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use parking_lot::{Mutex, RwLock};
 
 use crate::disk;
+use crate::options::StoreOptions;
+pub(crate) use batch_queue::{BatchQueues, BatchUnit};
 pub(crate) use check::Doubt;
 pub(crate) use consume_queue::Pushed;
 pub use consume_queue::{ConsumeQueue, QueueWatch};
@@ -35,6 +38,7 @@ const QUEUES_AT_A_TIME: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct ConsumeQueues {
     files: Arc<QueueFiles>,
+    batch: Arc<BatchQueues>,
     topics: RwLock<Topics>,
     /// Queues with units that are not in their file, oldest first.
     unwritten: Mutex<VecDeque<Pending>>,
@@ -91,9 +95,16 @@ impl TopicQueues {
 }
 
 impl ConsumeQueues {
-    pub(crate) fn new(directory: PathBuf, units_per_file: u64) -> Self {
+    pub(crate) fn new(options: &StoreOptions) -> Self {
+        let file_len = u64::from(options.batch_consume_queue_file_size);
+        let batch = Arc::new(BatchQueues::new(&options.root, file_len, options.batch_topics.iter().cloned()));
         ConsumeQueues {
-            files: Arc::new(QueueFiles::new(directory, units_per_file)),
+            files: Arc::new(QueueFiles::new(
+                &options.root,
+                options.consume_queue_file_units(),
+                Arc::clone(&batch),
+            )),
+            batch,
             topics: RwLock::default(),
             unwritten: Mutex::default(),
             unwritten_units: AtomicI64::new(0),
@@ -126,6 +137,11 @@ impl ConsumeQueues {
         by_number.push(Arc::clone(&queue));
         queues.insert(Arc::clone(&queue));
         queue
+    }
+
+    /// The topics whose batches are one record each, and what other brokers read of them.
+    pub(crate) fn batch(&self) -> &BatchQueues {
+        &self.batch
     }
 
     /// Queues of a topic by id.
@@ -222,6 +238,7 @@ impl ConsumeQueues {
     /// Deletes the files of a topic. Its handles must have been reset, within the same [`without_writing`](Self::without_writing).
     pub(crate) fn delete_files(&self, topic: &str) -> io::Result<()> {
         self.files.delete_topic(topic)?;
+        self.batch.delete(topic)?;
         // For good: when the log no longer reaches back to the deletion, nothing tells that these files are dead.
         disk::sync_directory(self.files.directory())
     }

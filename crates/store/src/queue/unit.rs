@@ -10,14 +10,14 @@ const NO_MESSAGE: u32 = 0x7FFF_FFFF;
 /// Most queue offsets without a message that can follow each other: so many messages are lost at most when a log file or two are
 /// gone, or what was not flushed. More than that is a damaged number.
 pub(crate) const HOLES_MAX: i64 = 1 << 24;
-/// Length of the shortest record: no body, no properties, a topic of one letter.
-const RECORD_LEN_MIN: u64 = 92;
+/// Length of the shortest message: one in a batch that is one record, without body and properties.
+const MESSAGE_LEN_MIN: u64 = 22;
 
 /// Whether a queue can have got as far as `queue_offset` when its log has got to `physical_offset`: each message has had its place in the
 /// log. Queue offsets in records, units and file names have no checksum, and whoever believes any of them makes room for as many units.
 pub(crate) fn is_plausible(queue_offset: i64, physical_offset: u64) -> bool {
     u64::try_from(queue_offset)
-        .is_ok_and(|offset| offset <= (physical_offset / RECORD_LEN_MIN).saturating_add(HOLES_MAX as u64))
+        .is_ok_and(|offset| offset <= (physical_offset / MESSAGE_LEN_MIN).saturating_add(HOLES_MAX as u64))
 }
 
 /// One unit.

@@ -102,6 +102,7 @@ impl ConsumeQueues {
     /// Writes units of the listed queues to their files. Returns the place of the log below which every unit is in its file,
     /// given that everything below `dispatched` had been pushed before the call.
     pub(crate) fn write_out(&self, dispatched: u64, extent: Extent) -> Result<u64, WriteOutError> {
+        self.batch.write_out()?;
         let mut left = match extent {
             Extent::Due => QUEUES_PER_PASS,
             Extent::Oldest(count) => count,
@@ -189,6 +190,7 @@ impl ConsumeQueues {
 
     /// Forces what was written to the device.
     pub(crate) fn sync(&self) -> io::Result<()> {
+        self.batch.sync()?;
         let Unsynced { files, too_many } = std::mem::take(&mut *self.writing.lock());
         if too_many {
             return disk::sync_file_system(self.directory());

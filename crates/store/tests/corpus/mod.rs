@@ -84,6 +84,9 @@ pub fn options(root: &Path, description: &Value) -> StoreOptions {
             "mappedFileSizeConsumeQueue" => options.consume_queue_file_size = value.parse().unwrap(),
             "maxHashSlotNum" => options.index_slots = value.parse().unwrap(),
             "maxIndexNum" => options.index_units = value.parse().unwrap(),
+            "mapperFileSizeBatchConsumeQueue" => {
+                options.batch_consume_queue_file_size = value.parse().unwrap()
+            }
             "enableMultiDispatch" => options.multi_dispatch_enabled = value == "true",
             _ => {}
         }

@@ -25,7 +25,7 @@ macro_rules! store_settings {
     /// Bytes of a consume queue file, rounded up to a multiple of 20.
     mapped_file_size_consume_queue: u32 = 6_000_000; restart "mappedFileSizeConsumeQueue" in 20..=2_147_483_627;
     /// Bytes of a batch consume queue file.
-    mapper_file_size_batch_consume_queue: u32 = 13_800_000; unused "mapperFileSizeBatchConsumeQueue";
+    mapper_file_size_batch_consume_queue: u32 = 13_800_000; restart "mapperFileSizeBatchConsumeQueue" in 46..=2_147_483_647;
     /// Write extended units with filter bits.
     enable_consume_queue_ext: bool = false; unused "enableConsumeQueueExt";
     /// Bytes of a file of extended units.

@@ -34,6 +34,9 @@ public final class StoresScenarios {
         List<String> settings = new ArrayList<>(List.of("enableLmq=true", "enableMultiDispatch=true"));
         SharedStore store = new SharedStore(s, SharedStore.Hosts.IPV4, settings);
         store.withLightQueues();
+        if (version.startsWith("5")) {
+            store.withInnerBatches();
+        }
         run(store, List.of(new Turn(java, End.STOP), new Turn(ours(version), End.STOP), new Turn(java, End.KILL),
             new Turn(ours(version), End.KILL), new Turn(java, End.KILL)));
     }
