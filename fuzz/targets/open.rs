@@ -94,19 +94,8 @@ fn append(store: &Store, number: u32, body: &[u8]) {
     properties::append(&mut list, "TAGS", "TagA");
     let host = "127.0.0.1:10911".parse().expect("an address");
     let queue = store.queue(["A", "B"][number as usize % 2], number as i32 % 3);
-    let fields = RecordFields {
-        topic: queue.topic(),
-        queue_id: queue.queue_id(),
-        flag: 0,
-        sys_flag: 0,
-        born_timestamp: 1_700_000_000_000,
-        born_host: host,
-        store_host: host,
-        reconsume_times: 0,
-        prepared_transaction_offset: 0,
-        body,
-        properties: &list,
-    };
+    let fields =
+        RecordFields { properties: &list, ..RecordFields::new(queue.topic(), queue.queue_id(), host, body) };
     let mut batch = store.new_batch();
     batch.push(&queue, &fields).expect("it fits");
     store.append(&mut batch).expect("there is room");

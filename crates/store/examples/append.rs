@@ -179,17 +179,8 @@ fn produce(load: &Load, store: &Arc<Store>, thread: i32, begun: Instant) -> (u64
             let queue = &queues[next % queues.len()];
             next = next.wrapping_add(7919);
             let fields = RecordFields {
-                topic: queue.topic(),
-                queue_id: queue.queue_id(),
-                flag: 0,
-                sys_flag: 0,
-                born_timestamp: 1_700_000_000_000,
-                born_host: host,
-                store_host: host,
-                reconsume_times: 0,
-                prepared_transaction_offset: 0,
-                body: &load.body,
                 properties: &load.properties,
+                ..RecordFields::new(queue.topic(), queue.queue_id(), host, &load.body)
             };
             batch.push(queue, &fields).expect("it fits");
         }

@@ -81,17 +81,8 @@ fn append(directory: &Path, span: &Span) {
     while end < span.from + span.bytes {
         for queue in queues.iter().cycle().take(BATCH) {
             let fields = RecordFields {
-                topic: queue.topic(),
-                queue_id: queue.queue_id(),
-                flag: 0,
-                sys_flag: 0,
-                born_timestamp: 1_700_000_000_000,
-                born_host: host,
-                store_host: host,
-                reconsume_times: 0,
-                prepared_transaction_offset: 0,
-                body: &body,
                 properties: &list,
+                ..RecordFields::new(queue.topic(), queue.queue_id(), host, &body)
             };
             batch.push(queue, &fields).expect("it fits");
         }

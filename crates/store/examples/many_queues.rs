@@ -211,19 +211,7 @@ fn send<'a>(store: &Store, queues: impl Iterator<Item = &'a Arc<ConsumeQueue>>) 
         batch.clear();
     };
     for queue in queues {
-        let fields = RecordFields {
-            topic: queue.topic(),
-            queue_id: queue.queue_id(),
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp: 1_700_000_000_000,
-            born_host: host,
-            store_host: host,
-            reconsume_times: 0,
-            prepared_transaction_offset: 0,
-            body: &[b'x'; 128],
-            properties: b"",
-        };
+        let fields = RecordFields::new(queue.topic(), queue.queue_id(), host, &[b'x'; 128]);
         batch.push(queue, &fields).expect("it fits");
         if batch.len() == BATCH {
             finish(&mut batch);

@@ -96,17 +96,8 @@ fn append(store: &Store, first: u64) {
         }
         let queue = store.queue("TopicTest", (number % QUEUES) as i32);
         let fields = RecordFields {
-            topic: queue.topic(),
-            queue_id: queue.queue_id(),
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp: 1_700_000_000_000,
-            born_host: host,
-            store_host: host,
-            reconsume_times: 0,
-            prepared_transaction_offset: 0,
-            body: &body,
             properties: &list,
+            ..RecordFields::new(queue.topic(), queue.queue_id(), host, &body)
         };
         batch.push(&queue, &fields).expect("it fits");
     }

@@ -343,19 +343,8 @@ mod tests {
             let mut position = 0u32;
             for number in 0.. {
                 let body = vec![b'a' + number as u8; 300];
-                let fields = RecordFields {
-                    topic: "T",
-                    queue_id: 0,
-                    flag: 0,
-                    sys_flag: 0,
-                    born_timestamp: 1,
-                    born_host: host,
-                    store_host: host,
-                    reconsume_times: 0,
-                    prepared_transaction_offset: 0,
-                    body: &body,
-                    properties: b"TAGS\x01a\x02",
-                };
+                let fields =
+                    RecordFields { properties: b"TAGS\x01a\x02", ..RecordFields::new("T", 0, host, &body) };
                 let mut record = Vec::new();
                 fields.encode_into(&mut record).unwrap();
                 if position as usize + record.len() + 8 > FILE as usize {

@@ -76,6 +76,25 @@ pub struct RecordFields<'a> {
     pub properties: &'a [u8],
 }
 
+impl<'a> RecordFields<'a> {
+    /// A message with nothing but what every message has. The hosts are one address, all else is zero or empty.
+    pub fn new(topic: &'a str, queue_id: i32, host: SocketAddr, body: &'a [u8]) -> Self {
+        RecordFields {
+            topic,
+            queue_id,
+            flag: 0,
+            sys_flag: 0,
+            born_timestamp: 0,
+            born_host: host,
+            store_host: host,
+            reconsume_times: 0,
+            prepared_transaction_offset: 0,
+            body,
+            properties: &[],
+        }
+    }
+}
+
 impl RecordFields<'_> {
     /// Length of the record in bytes, without a CRC property.
     pub fn encoded_len(&self) -> usize {

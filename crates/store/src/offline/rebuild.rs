@@ -109,17 +109,8 @@ mod tests {
         for number in 0..300 {
             let properties = format!("KEYS\u{1}k{number}\u{2}");
             let fields = RecordFields {
-                topic: "T",
-                queue_id: number % 3,
-                flag: 0,
-                sys_flag: 0,
-                born_timestamp: 0,
-                born_host: host,
-                store_host: host,
-                reconsume_times: 0,
-                prepared_transaction_offset: 0,
-                body: &[b'x'; 500],
                 properties: properties.as_bytes(),
+                ..RecordFields::new("T", number % 3, host, &[b'x'; 500])
             };
             let mut batch = store.new_batch();
             batch.push(&store.queue("T", number % 3), &fields).unwrap();

@@ -682,17 +682,8 @@ mod tests {
         let send = |store: &Store, number: i64| {
             let properties = format!("KEYS\u{1}k{number}\u{2}");
             let fields = RecordFields {
-                topic: "T",
-                queue_id: 0,
-                flag: 0,
-                sys_flag: 0,
-                born_timestamp: 0,
-                born_host: host,
-                store_host: host,
-                reconsume_times: 0,
-                prepared_transaction_offset: 0,
-                body: b"body",
                 properties: properties.as_bytes(),
+                ..RecordFields::new("T", 0, host, b"body")
             };
             let mut batch = store.new_batch();
             batch.push(&store.queue("T", 0), &fields).unwrap();
