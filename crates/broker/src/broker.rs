@@ -21,7 +21,7 @@ use crate::config_file::LoadError;
 use crate::groups::SubscriptionGroups;
 use crate::locks::QueueLocks;
 use crate::offsets::ConsumerOffsets;
-use crate::pull::HeldPulls;
+use crate::pull::{ColdReads, HeldPulls};
 use crate::registration::{Registrant, Registration};
 use crate::schedule::{self, ScheduleService};
 use crate::send::BrokerProperties;
@@ -46,6 +46,7 @@ pub(crate) struct Broker {
     pub(crate) offsets: ConsumerOffsets,
     pub(crate) locks: QueueLocks,
     pub(crate) held_pulls: Arc<HeldPulls>,
+    pub(crate) cold_reads: Arc<ColdReads>,
     pub(crate) stats: BrokerStats,
     pub(crate) schedule: ScheduleService,
     pub(crate) registration: Registration,
@@ -226,6 +227,11 @@ impl RunningBroker {
         self.broker.held_pulls.len()
     }
 
+    /// How many pulls were answered by threads that may wait for the disk, since the start.
+    pub fn cold_reads(&self) -> u64 {
+        self.broker.cold_reads.done()
+    }
+
     /// Takes the broker out of the routes, closes its connections, and brings everything to the disk.
     pub async fn shutdown(mut self) {
         self.broker.registration.stop().await;
@@ -292,6 +298,7 @@ impl Broker {
             request_modes: MessageRequestModes::load(&config_directory)?,
             locks: QueueLocks::default(),
             held_pulls,
+            cold_reads: Arc::default(),
             stats: BrokerStats::new(
                 &config.broker_cluster_name,
                 topics.system_topics().iter().cloned(),

@@ -161,8 +161,8 @@ impl MappedFile {
         unsafe { libc::munlock(self.map.as_ptr().cast(), self.map.len()) };
     }
 
-    /// Whether every page of `position..position + len` is in memory.
-    pub(crate) fn is_resident(&self, position: u32, len: u32) -> bool {
+    /// How far from `position` on, and up to `position + len`, every page is in memory: the number of bytes.
+    pub(crate) fn resident_bytes(&self, position: u32, len: u32) -> u32 {
         const PAGES_PER_CALL: usize = 256;
         let end = (position as usize).saturating_add(len as usize).min(self.map.len());
         let mut start = position as usize / PAGE * PAGE;
@@ -174,12 +174,20 @@ impl MappedFile {
             let result = unsafe {
                 libc::mincore(self.map.as_mut_ptr().add(start).cast(), pages * PAGE, resident.as_mut_ptr())
             };
-            if result != 0 || resident[..pages].iter().any(|page| page & 1 == 0) {
-                return false;
+            let absent =
+                if result == 0 { resident[..pages].iter().position(|page| page & 1 == 0) } else { Some(0) };
+            if let Some(absent) = absent {
+                return ((start + absent * PAGE).min(end)).saturating_sub(position as usize) as u32;
             }
             start += pages * PAGE;
         }
-        true
+        end.saturating_sub(position as usize) as u32
+    }
+
+    /// Whether every page of `position..position + len` is in memory.
+    #[cfg(test)]
+    pub(crate) fn is_resident(&self, position: u32, len: u32) -> bool {
+        self.resident_bytes(position, len) == len
     }
 
     /// Starts writing dirty pages of the range to the disk, without waiting for it.
@@ -229,13 +237,16 @@ impl MappedFile {
         crate::disk::sync_data(&self.file)
     }
 
-    /// Tells the kernel that the range will be read in order soon.
+    /// Lets the disk begin to read what is not in memory of the range, without waiting for it. Nothing outside of the range is
+    /// read, whatever read-ahead the system is set to.
     pub(crate) fn will_need(&self, position: u32, len: u32) {
+        /// The kernel cuts what it is asked for down to what the device takes at once, which is hardly ever less than this.
+        const AT_ONCE: usize = 128 << 10;
         let start = position as usize / PAGE * PAGE;
         let end = (position as usize).saturating_add(len as usize).min(self.map.len());
-        if start < end {
+        for start in (start..end).step_by(AT_ONCE) {
             // Advice only: failing changes nothing but speed.
-            let _ = self.map.advise_range(Advice::WillNeed, start, end - start);
+            let _ = self.map.advise_range(Advice::WillNeed, start, AT_ONCE.min(end - start));
         }
     }
 }

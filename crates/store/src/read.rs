@@ -125,6 +125,12 @@ impl<'a> RecordRef<'a> {
         self.segment.bytes(self.position, self.size)
     }
 
+    /// Where the record lies in the log.
+    pub(crate) fn range(&self) -> std::ops::Range<u64> {
+        let begin = self.segment.base() + u64::from(self.position);
+        begin..begin + u64::from(self.size)
+    }
+
     /// A handle that keeps the record's file mapped.
     pub fn to_slice(&self) -> RecordSlice {
         RecordSlice::new(self.segment, self.position, self.size)

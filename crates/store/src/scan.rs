@@ -12,11 +12,9 @@ use crate::log::Segment;
 use crate::options::StoreOptions;
 use crate::queue::{ConsumeQueue, UNIT, Unit};
 use crate::read::{MessageFilter, ReadOutcome, ReadRequest, ReadStatus, RecordRef, RecordSink, Residency};
+use crate::read_ahead;
+use crate::residency::ResidentBlocks;
 
-/// Bytes behind the log's end that are taken to be in memory without asking the kernel.
-const HOT_BYTES: u64 = 64 << 20;
-/// Residency is asked for, and remembered during a read, in blocks of this size.
-const RESIDENCY_BLOCK: u64 = 256 << 10;
 /// Units fetched at a time.
 const UNITS: usize = 64;
 /// Where a record has its queue offset and its physical offset.
@@ -63,6 +61,7 @@ struct Reader<'a> {
 pub(crate) fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
     log: &CommitLog,
     limits: &ReadLimits,
+    resident: &ResidentBlocks,
     queue: &ConsumeQueue,
     request: ReadRequest,
     filter: &F,
@@ -87,7 +86,8 @@ pub(crate) fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
     let light = queue.topic().starts_with(LMQ_PREFIX);
     let hot_only = request.residency == Residency::HotOnly;
     let mut reader = Reader { log, log_end, segment: None };
-    let mut resident_block = u64::MAX;
+    let mut look = resident.look();
+    let mut brought_in = request.offset;
     let mut last_pulled = 0;
     // A read ends with the queue's file, as in Java.
     let file_end = queue.next_file_start(request.offset).min(max);
@@ -136,9 +136,14 @@ pub(crate) fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
                 }
                 continue;
             };
-            if hot_only && !is_resident(&mut resident_block, log_end, record) {
-                outcome.turn_cold();
-                break 'scan;
+            if queue_offset >= brought_in && !look.finds(record.segment, record.range()) {
+                if hot_only {
+                    outcome.turn_cold();
+                    break 'scan;
+                }
+                // At the worst the record is waited for page by page.
+                let ahead = read_ahead::bring_in(log, queue, queue_offset, request.max_messages, filter);
+                brought_in = ahead.unwrap_or(queue_offset).max(queue_offset + 1);
             }
             let bytes = record.bytes();
             let Some(end) = end_of_record(bytes, unit, queue_offset, light) else {
@@ -231,24 +236,4 @@ impl ReadOutcome {
             self.status = ReadStatus::Cold;
         }
     }
-}
-
-/// Whether a record is in memory; `known_block` remembers the last block that was.
-fn is_resident(known_block: &mut u64, log_end: u64, record: RecordRef<'_>) -> bool {
-    let begin = record.segment.base() + u64::from(record.position);
-    let end = begin + u64::from(record.size);
-    if log_end - begin <= HOT_BYTES {
-        return true;
-    }
-    let block = begin / RESIDENCY_BLOCK;
-    if *known_block == block && (end - 1) / RESIDENCY_BLOCK == block {
-        return true;
-    }
-    let mapped = record.segment.mapped();
-    let from = (block * RESIDENCY_BLOCK).max(record.segment.base());
-    let to = ((block + 1) * RESIDENCY_BLOCK).min(record.segment.end());
-    if mapped.is_resident((from - record.segment.base()) as u32, (to - from) as u32) {
-        *known_block = block;
-    }
-    mapped.is_resident(record.position, record.size)
 }

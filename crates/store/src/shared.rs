@@ -16,6 +16,7 @@ use crate::lock_file::StoreLock;
 use crate::marks::{Marks, MarksFile};
 use crate::options::{FlushDiskType, StoreOptions};
 use crate::queue::ConsumeQueues;
+use crate::residency::ResidentBlocks;
 use crate::retention::DiskGuard;
 use crate::scan::ReadLimits;
 use crate::stats::Counters;
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) disk: DiskGuard,
     pub(crate) counters: Counters,
     pub(crate) read_limits: ReadLimits,
+    pub(crate) resident_blocks: ResidentBlocks,
     /// Held during a flush of the log.
     pub(crate) flushing: Mutex<()>,
     /// Held while the list of queues is written.

@@ -21,6 +21,7 @@ use crate::open::{Opened, open};
 use crate::options::{FlushDiskType, StoreOptions};
 use crate::queue::{ConsumeQueue, Unit};
 use crate::read::{Boundary, MessageFilter, QueueUnit, ReadOutcome, ReadRequest, RecordSink, Residency};
+use crate::residency::ResidentBlocks;
 use crate::retention::{DiskGuard, space, used_percent};
 use crate::scan::{ReadLimits, read};
 use crate::shared::{Keeper, Shared};
@@ -95,6 +96,7 @@ impl Store {
         let shared = Arc::new(Shared {
             retention: RwLock::new(Arc::new(options.clone())),
             read_limits: ReadLimits::new(&options, physical_memory()),
+            resident_blocks: ResidentBlocks::new(),
             dispatcher: Mutex::new(Dispatcher::new(projector, opened.log_end, opened.last_timestamp)),
             dispatched: Waterline::new(opened.log_end),
             log,
@@ -303,8 +305,15 @@ impl Store {
             }
             shared.check_or_report(queue);
         }
-        queue.correct_min_offset(shared.log.files.min_offset());
-        let outcome = read(&shared.log, &shared.read_limits, queue, request, filter, out);
+        let log_min = shared.log.files.min_offset();
+        if !queue.begins_in_log(log_min) {
+            if request.residency == Residency::HotOnly {
+                return ReadOutcome::cold(queue, request.offset);
+            }
+            queue.correct_min_offset(log_min);
+        }
+        let resident = &shared.resident_blocks;
+        let outcome = read(&shared.log, &shared.read_limits, resident, queue, request, filter, out);
         shared.counters.read(outcome.messages, outcome.bytes);
         outcome
     }

@@ -2,9 +2,10 @@
 //!
 //! A pull is checked ([`check`]), read from the store in place, and answered at once. When there is nothing yet and the
 //! consumer is willing to wait it is held ([`hold`]) until the dispatcher reports a message that passes its filter.
-//! When the messages are not in memory the read is repeated on a thread that may wait for the disk.
+//! When the messages are not in memory the read is repeated on a thread that may wait for the disk ([`cold`]).
 
 mod check;
+mod cold;
 pub(crate) mod filter;
 mod hold;
 
@@ -23,6 +24,7 @@ use crate::answer::Refusal;
 use crate::broker::Broker;
 use crate::stats::Got;
 use check::PullRefusal;
+pub(crate) use cold::ColdReads;
 use filter::TagFilter;
 pub(crate) use hold::HeldPulls;
 
@@ -97,7 +99,7 @@ fn run(
     bodies.clear();
     let found = find(broker, &asked.header, &checked, residency, bodies);
     if found.status == Status::Read(ReadStatus::Cold) {
-        return read_cold(broker.clone(), connection.clone(), asked, pass);
+        return cold::read(broker.clone(), connection.clone(), asked, pass);
     }
     if pass == Pass::First && asked.header.has(pull::FLAG_COMMIT_OFFSET) {
         let (group, offset) = (&asked.header.consumer_group, asked.header.commit_offset);
@@ -126,12 +128,6 @@ fn run(
     if !asked.oneway {
         write_found(broker, out, connection, &asked, &checked, &found, bodies);
     }
-}
-
-/// Repeats a pull whose messages are not in memory, where waiting for a disk hurts nobody.
-fn read_cold(broker: Arc<Broker>, connection: Arc<Connection>, asked: Asked<'_>, pass: Pass) {
-    let asked = asked.into_owned();
-    tokio::task::spawn_blocking(move || answer_later(&broker, &connection, asked, pass, Residency::Any));
 }
 
 /// Runs a pull away from its connection's task and queues the answer.

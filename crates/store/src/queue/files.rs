@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::batch_queue::{BatchQueues, UNITS_DIRECTORY};
@@ -98,12 +99,17 @@ impl QueueFiles {
     }
 
     /// The file, opened if it exists.
-    fn file(&self, queue: QueueName<'_>, number: u64) -> io::Result<Option<Arc<File>>> {
+    fn file(&self, queue: QueueName<'_>, number: u64, no_wait: bool) -> io::Result<Option<Arc<File>>> {
         let key = (queue.number, number);
         if let Some(file) = self.open.lock().files.get(&key) {
             return Ok(Some(Arc::clone(file)));
         }
-        match File::options().read(true).write(true).open(self.path(queue, number)) {
+        let path = self.path(queue, number);
+        let file = match no_wait {
+            true => open_without_waiting(&path),
+            false => File::options().read(true).write(true).open(path),
+        };
+        match file {
             Ok(file) => Ok(Some(self.keep(key, file))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -141,7 +147,7 @@ impl QueueFiles {
     pub(crate) fn write(&self, queue: QueueName<'_>, from: i64, units: &[u8]) -> io::Result<Arc<File>> {
         let (number, at) = self.place(from);
         debug_assert!(at + units.len() as u64 <= self.file_bytes());
-        let file = match self.file(queue, number)? {
+        let file = match self.file(queue, number, false)? {
             Some(file) => file,
             None => self.create(queue, number, at)?,
         };
@@ -178,7 +184,7 @@ impl QueueFiles {
         no_wait: bool,
     ) -> io::Result<usize> {
         let (number, at) = self.place(from);
-        let Some(file) = self.file(queue, number)? else { return Ok(0) };
+        let Some(file) = self.file(queue, number, no_wait)? else { return Ok(0) };
         let count = out.len().min(((self.file_bytes() - at) / UNIT as u64) as usize);
         let mut bytes = out[..count].as_flattened_mut();
         let mut done = 0;
@@ -250,7 +256,7 @@ impl QueueFiles {
     /// Overwrites everything from queue offset `from` to the end of its file with zeros.
     pub(crate) fn zero_from(&self, queue: QueueName<'_>, from: i64) -> io::Result<()> {
         let (number, at) = self.place(from);
-        if let Some(file) = self.file(queue, number)? {
+        if let Some(file) = self.file(queue, number, false)? {
             // Cut and extended: what comes back reads as zeros.
             disk::set_len(&file, at)?;
             disk::set_len(&file, self.file_bytes())?;
@@ -302,5 +308,16 @@ impl QueueFiles {
         }
         ids.sort_unstable();
         Ok(ids)
+    }
+}
+
+/// Opens a file if the system has everything in memory that it must know of it, else [`io::ErrorKind::WouldBlock`]; also where
+/// that can't be asked (Linux before 5.12).
+fn open_without_waiting(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED) {
+        Ok(file) => Ok(file.into()),
+        Err(Errno::NOENT) => Err(io::ErrorKind::NotFound.into()),
+        Err(_) => Err(io::ErrorKind::WouldBlock.into()),
     }
 }
