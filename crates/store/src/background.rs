@@ -20,8 +20,8 @@ use crate::checkpoint::CheckpointTimes;
 use crate::commit_log::CommitLog;
 use crate::disk;
 use crate::error::FileError;
-use crate::log::Journal;
-use crate::options::FlushDiskType;
+use crate::log::{Journal, Segment};
+use crate::options::{FlushDiskType, StoreOptions};
 use crate::queue::{ConsumeQueue, Extent, WriteOutError};
 use crate::retention::{is_expired, judge, local_hour};
 use crate::shared::Shared;
@@ -338,7 +338,10 @@ impl Shared {
 fn clean(shared: &Shared) {
     // The first look is at the start: a store that is opened on a full disk must not take messages for ten seconds.
     loop {
-        shared.clean_pass(false);
+        let rounds = &shared.manual_rounds;
+        let manual =
+            rounds.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |rounds| rounds.checked_sub(1));
+        shared.clean_pass(manual.is_ok());
         if shared.stop.sleep(shared.options.clean_resource_interval) {
             return;
         }
@@ -346,14 +349,16 @@ fn clean(shared: &Shared) {
 }
 
 impl Shared {
-    /// Looks at the disk and deletes what has to go. Returns how many log files went.
+    /// Looks at the disk and deletes what has to go (`docs/spec/02-store.md` §12). Returns how many log files went.
     pub(crate) fn clean_pass(&self, manual: bool) -> usize {
+        let _cleaning = self.cleaning.lock();
         let options = Arc::clone(&*self.retention.read());
         let look = || judge(&options, self.queues.directory(), &self.disk, local_hour());
         let mut verdict = look();
+        self.free_deleted_files();
         let mut deleted = 0;
         while deleted < options.delete_file_batch_max {
-            let Some(first) = self.log.files.first() else { break };
+            let Some(first) = self.log.files.first_of_more() else { break };
             let due = verdict.delete_any
                 || ((verdict.delete_expired || manual)
                     && is_expired(&first, options.file_reserved, SystemTime::now()));
@@ -365,31 +370,46 @@ impl Shared {
                 tracing::error!(%error, "can't write the consume queues: no log file is deleted");
                 break;
             }
-            if self.log.files.remove_first(first.base()).is_none() {
+            if let Err(error) = self.delete_log_file(first, &options) {
+                tracing::error!(%error, "no more log files are deleted");
                 break;
             }
-            match disk::remove_file(first.path()) {
-                Ok(()) => tracing::info!(file = %first.path().display(), "log file deleted"),
-                Err(error) => {
-                    tracing::error!(file = %first.path().display(), %error, "can't delete the log file");
-                }
-            }
-            drop(first);
             deleted += 1;
+            // As long as somebody reads the file, the disk is as full as before: that is no reason to delete the next one.
+            if self.free_deleted_files() > 0 && verdict.delete_any {
+                break;
+            }
             if self.stop.sleep(options.delete_commit_log_files_interval) {
                 break;
             }
             verdict = look();
         }
         if deleted > 0 {
-            // The files must not come back after a power cut, when nothing tells any more which of their topics were deleted.
-            let directory = options.commit_log_directory();
-            match disk::sync_directory(&directory) {
-                Ok(()) => self.trim_projections(),
-                Err(error) => tracing::error!(directory = %directory.display(), %error, "can't flush"),
-            }
+            self.trim_projections(|| {
+                look();
+            });
         }
         deleted
+    }
+
+    /// Removes the first log file, for good: it must not come back after a power cut, when nothing tells any more which of its topics
+    /// were deleted. Its space is given back later.
+    fn delete_log_file(&self, first: Arc<Segment>, options: &StoreOptions) -> Result<(), FileError> {
+        disk::remove_file(first.path()).map_err(FileError::at("delete", first.path()))?;
+        if self.log.files.remove_first(first.base()).is_some() {
+            tracing::info!(file = %first.path().display(), "log file deleted");
+        }
+        let directory = options.commit_log_directory();
+        disk::sync_directory(&directory).map_err(FileError::at("flush", &directory))?;
+        self.leaving.take(first);
+        Ok(())
+    }
+
+    /// Gives back the space of deleted log files that nobody reads any more. Returns how many there are yet.
+    fn free_deleted_files(&self) -> usize {
+        self.leaving.free(|time| {
+            self.stop.sleep(time);
+        })
     }
 
     /// Forces units of everything below `offset` to the disk, unless they are there.
@@ -398,11 +418,17 @@ impl Shared {
         if synced >= offset { Ok(()) } else { self.flush_projections() }
     }
 
-    /// Takes out of queues and index what points before the log's begin. Most queues need no look at their files for that.
-    fn trim_projections(&self) {
+    /// Takes out of queues and index what points before the log's begin. Most queues need no look at their files for that; if it
+    /// takes long all the same, `look_at_disk` is called now and then.
+    fn trim_projections(&self, look_at_disk: impl Fn()) {
         let log_min = self.log.files.min_offset();
         self.queues.set_log_min(log_min);
+        let mut looked = Instant::now();
         for queue in self.queues.iter() {
+            if looked.elapsed() > self.options.clean_resource_interval {
+                look_at_disk();
+                looked = Instant::now();
+            }
             if let Err(error) = self.trim_queue(&queue, log_min) {
                 tracing::error!(topic = queue.topic(), queue = queue.queue_id(), %error, "can't trim the consume queue");
             }

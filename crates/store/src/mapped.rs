@@ -2,7 +2,7 @@
 //!
 //! The kernel shares the mapping with other processes and with this one's threads, so the rules are kept by contract:
 //!
-//! * The store's lock file makes this process the only user of its files, and no mapped file is ever shortened. So every
+//! * The store's lock file makes this process the only user of its files, and no file is shortened while it is mapped. So every
 //!   page of a mapping exists (files get real blocks before they are written: no SIGBUS for want of space).
 //! * **Plain bytes** ([`bytes`](MappedFile::bytes), [`write`](MappedFile::write)): written once, by the holder of the log's append
 //!   lock, behind everything published; read only below what is published (the `appended` waterline, whose
@@ -232,6 +232,22 @@ impl MappedFile {
         }
     }
 
+    /// Unmaps the file and gives its space back piece by piece, with a pause behind each, in which others get at the disk. Only for a
+    /// file that no longer has a name: nobody can find it shorter than it should be.
+    pub(crate) fn free_in_steps(self, step: u64, mut pause: impl FnMut()) {
+        let MappedFile { file, map, .. } = self;
+        let mut len = map.len() as u64;
+        drop(map);
+        while len > step {
+            len -= step;
+            // What can't be given back now is when the file is closed.
+            if file.set_len(len).is_err() {
+                return;
+            }
+            pause();
+        }
+    }
+
     /// Forces everything that was written to the device.
     pub(crate) fn flush(&self) -> io::Result<()> {
         crate::disk::sync_data(&self.file)
@@ -296,6 +312,18 @@ mod tests {
         mapped.populate_for_read(0, 3 << 20);
         assert!(mapped.is_resident(0, 3 << 20));
         mapped.populate(3 << 20, 100);
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_freed_piece_by_piece() {
+        let (directory, mapped) = file(10 << 20);
+        mapped.populate(0, 10 << 20);
+        let other = mapped.file().try_clone().unwrap();
+        std::fs::remove_file(mapped.path()).unwrap();
+        let mut lens = Vec::new();
+        mapped.free_in_steps(4 << 20, || lens.push(other.metadata().unwrap().len()));
+        assert_eq!(lens, [6 << 20, 2 << 20]);
+        drop(directory);
     }
 
     #[test]

@@ -63,6 +63,11 @@ pub struct StoreOptions {
     pub disk_clean_forcibly_ratio: u8,
     /// `diskSpaceWarningLevelRatio` (90): writes are refused above it.
     pub disk_warning_ratio: u8,
+    /// `replicasPerDiskPartition` (1): stores that share the partition. With more than one, a store deletes by what it uses of its
+    /// part, and no longer by [`disk_max_used_ratio`](Self::disk_max_used_ratio) of the whole.
+    pub replicas_per_disk_partition: u32,
+    /// `logicalDiskSpaceCleanForciblyThreshold` (80): files are deleted whatever their age when the store uses more of its part.
+    pub logical_disk_clean_forcibly_ratio: u8,
     /// `cleanResourceInterval` (10 s).
     pub clean_resource_interval: Duration,
     /// `deleteFileBatchMax` (10): most log files that one pass deletes.
@@ -133,6 +138,8 @@ impl StoreOptions {
             disk_max_used_ratio: 75,
             disk_clean_forcibly_ratio: 85,
             disk_warning_ratio: 90,
+            replicas_per_disk_partition: 1,
+            logical_disk_clean_forcibly_ratio: 80,
             clean_resource_interval: Duration::from_secs(10),
             delete_file_batch_max: 10,
             delete_commit_log_files_interval: Duration::from_millis(100),
@@ -170,6 +177,7 @@ impl StoreOptions {
         ratio("diskMaxUsedSpaceRatio", self.disk_max_used_ratio)?;
         ratio("diskSpaceCleanForciblyRatio", self.disk_clean_forcibly_ratio)?;
         ratio("diskSpaceWarningLevelRatio", self.disk_warning_ratio)?;
+        ratio("logicalDiskSpaceCleanForciblyThreshold (in percent)", self.logical_disk_clean_forcibly_ratio)?;
         ratio("accessMessageInMemoryMaxRatio", self.access_message_in_memory_max_ratio)?;
         if self.commit_log_file_size < 4096 || self.commit_log_file_size > i32::MAX as u32 {
             return Err(format!(

@@ -1,7 +1,7 @@
 //! What the façade and the background threads share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -13,6 +13,7 @@ use crate::dispatch::{DispatchBell, Dispatcher};
 use crate::error::FileError;
 use crate::index::KeyIndex;
 use crate::lock_file::StoreLock;
+use crate::log::Leaving;
 use crate::marks::{Marks, MarksFile};
 use crate::options::{FlushDiskType, StoreOptions};
 use crate::queue::ConsumeQueues;
@@ -24,13 +25,19 @@ use crate::waterline::Waterline;
 
 /// The parts of a running store.
 ///
-/// Locks are taken in this order: `listing`, `repairing`, `dispatcher`, the queues' writing lock, the log's append lock, `keeper`.
+/// Locks are taken in this order: `cleaning`, `listing`, `repairing`, `dispatcher`, the queues' writing lock, the log's append lock, `keeper`.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: StoreOptions,
     /// The options that deletion goes by: those of the open store, or what came since
     /// ([`Store::set_retention`](crate::Store::set_retention)).
     pub(crate) retention: RwLock<Arc<StoreOptions>>,
+    /// Held during a round of deletion.
+    pub(crate) cleaning: Mutex<()>,
+    /// Rounds of deletion that an administrator asked for and that are yet to come.
+    pub(crate) manual_rounds: AtomicU32,
+    /// Deleted log files that somebody reads.
+    pub(crate) leaving: Leaving,
     pub(crate) log: CommitLog,
     pub(crate) queues: Arc<ConsumeQueues>,
     pub(crate) index: Option<Arc<KeyIndex>>,

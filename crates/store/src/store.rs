@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::clock::now_ms;
 use crate::commit_log::CommitLog;
 use crate::dispatch::{ArrivalListener, DispatchBell, Dispatcher, Projector};
 use crate::error::{AppendError, DiskFull, FileError, OpenError, ReadError};
-use crate::log::{Ahead, Demand, RecordSlice, Warmth};
+use crate::log::{Ahead, Demand, Leaving, RecordSlice, Warmth};
 use crate::lookup::{self, KeyQuery};
 use crate::open::{Opened, open};
 use crate::options::{FlushDiskType, StoreOptions};
@@ -27,6 +27,9 @@ use crate::scan::{ReadLimits, read};
 use crate::shared::{Keeper, Shared};
 use crate::stats::{Counters, StoreStats};
 use crate::waterline::Waterline;
+
+/// Rounds of deletion that one request of an administrator stands for.
+const MANUAL_ROUNDS: u32 = 20;
 
 /// An open store. Shared as `Arc<Store>`; every method may be called from any thread. No method waits for the disk unless
 /// its comment says so.
@@ -95,6 +98,9 @@ impl Store {
         counters.boot_timestamp_ms.store(now_ms(), Ordering::Relaxed);
         let shared = Arc::new(Shared {
             retention: RwLock::new(Arc::new(options.clone())),
+            cleaning: Mutex::new(()),
+            manual_rounds: AtomicU32::new(0),
+            leaving: Leaving::default(),
             read_limits: ReadLimits::new(&options, physical_memory()),
             resident_blocks: ResidentBlocks::new(),
             dispatcher: Mutex::new(Dispatcher::new(projector, opened.log_end, opened.last_timestamp)),
@@ -162,6 +168,8 @@ impl Store {
             disk_max_used_ratio: options.disk_max_used_ratio,
             disk_clean_forcibly_ratio: options.disk_clean_forcibly_ratio,
             disk_warning_ratio: options.disk_warning_ratio,
+            replicas_per_disk_partition: options.replicas_per_disk_partition,
+            logical_disk_clean_forcibly_ratio: options.logical_disk_clean_forcibly_ratio,
             delete_file_batch_max: options.delete_file_batch_max,
             delete_commit_log_files_interval: options.delete_commit_log_files_interval,
             ..open.clone()
@@ -491,8 +499,10 @@ impl Store {
         cleaned
     }
 
-    /// Deletes expired log files now, whatever the hour. Returns how many. Waits for the disk.
+    /// Deletes expired log files now, whatever the hour: one round of them at once, more in the background if there are more
+    /// (`docs/spec/02-store.md` §12.1). Returns how many went at once. Waits for the disk.
     pub fn delete_expired_files(&self) -> usize {
+        self.shared.manual_rounds.store(MANUAL_ROUNDS - 1, Ordering::Relaxed);
         self.shared.clean_pass(true)
     }
 

@@ -82,6 +82,10 @@ pub fn store_options(config: &BrokerConfig) -> StoreOptions {
     options.disk_max_used_ratio = percent(config.disk_max_used_space_ratio);
     options.disk_clean_forcibly_ratio = percent(config.disk_space_clean_forcibly_ratio);
     options.disk_warning_ratio = percent(config.disk_space_warning_level_ratio);
+    options.replicas_per_disk_partition = config.replicas_per_disk_partition;
+    // What is no share at all becomes a number that the store refuses.
+    options.logical_disk_clean_forcibly_ratio =
+        (config.logical_disk_space_clean_forcibly_threshold * 100.0).round() as u8;
     options.clean_resource_interval = millis(config.clean_resource_interval);
     options.delete_file_batch_max = config.delete_file_batch_max as usize;
     options.delete_commit_log_files_interval = millis(config.delete_commit_log_files_interval);

@@ -258,14 +258,17 @@ impl KeyIndex {
 
     /// Deletes files all of whose messages lie before the log's first offset, except for the newest. Returns how many.
     pub(crate) fn delete_expired(&self, log_min: u64) -> Result<usize, FileError> {
-        let mut files = self.files.write();
-        let mut deleted = 0;
-        while files.len() > 1 && files[0].end_offset() < log_min {
-            let file = files.remove(0);
+        // Nobody who indexes or looks up waits until the disk has done it.
+        let expired: Vec<_> = {
+            let mut files = self.files.write();
+            let newest = files.len().saturating_sub(1);
+            let expired = files[..newest].iter().take_while(|file| file.end_offset() < log_min).count();
+            files.drain(..expired).collect()
+        };
+        for file in &expired {
             disk::remove_file(&file.path()).map_err(FileError::at("delete", &file.path()))?;
-            deleted += 1;
         }
-        Ok(deleted)
+        Ok(expired.len())
     }
 }
 

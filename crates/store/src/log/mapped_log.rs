@@ -100,8 +100,10 @@ impl MappedLog {
         self.segments.read().clone()
     }
 
-    pub(crate) fn first(&self) -> Option<Arc<Segment>> {
-        self.segments.read().first().cloned()
+    /// The first file, unless it is the last one too: that tells where the log goes on.
+    pub(crate) fn first_of_more(&self) -> Option<Arc<Segment>> {
+        let segments = self.segments.read();
+        segments.first().filter(|_| segments.len() > 1).cloned()
     }
 
     /// Begin of the first file; 0 without files.
@@ -176,7 +178,10 @@ mod tests {
     fn files_are_found_by_offset_also_around_a_gap() {
         let directory = tempfile::tempdir().unwrap();
         let log = MappedLog::new(4096, Vec::new());
-        assert_eq!((log.min_offset(), log.segment_at(0).is_none(), log.first().is_none()), (0, true, true));
+        assert_eq!(
+            (log.min_offset(), log.segment_at(0).is_none(), log.first_of_more().is_none()),
+            (0, true, true)
+        );
         for base in [8192, 12288, 20480] {
             log.push(MappedLog::create(directory.path(), base, 4096).unwrap());
         }
@@ -188,9 +193,12 @@ mod tests {
         assert_eq!(base_at(20481), Some(20480));
         assert_eq!(base_at(24576), None);
         assert_eq!(log.segment_from(12289).map(|segment| segment.base()), Some(20480));
+        assert_eq!(log.first_of_more().map(|segment| segment.base()), Some(8192));
         assert!(log.remove_first(12288).is_none());
         assert!(log.remove_first(8192).is_some());
         assert_eq!(log.min_offset(), 12288);
+        assert!(log.remove_first(12288).is_some());
+        assert!(log.first_of_more().is_none() && log.remove_first(20480).is_none(), "the last file stays");
     }
 
     #[test]

@@ -6,12 +6,14 @@
 mod ahead;
 mod allocate;
 mod journal;
+mod leaving;
 mod mapped_log;
 mod segment;
 
 pub(crate) use ahead::{Ahead, Demand, Warmth};
 pub(crate) use allocate::reserve_blocks;
 pub(crate) use journal::Journal;
+pub(crate) use leaving::Leaving;
 pub(crate) use mapped_log::{LoadedFile, MappedLog, load_files};
 pub use segment::{RecordSlice, Segment};
 

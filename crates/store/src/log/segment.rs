@@ -38,6 +38,11 @@ impl Segment {
         self.mapped.path()
     }
 
+    /// The mapped file, when nobody needs the segment any more.
+    pub(crate) fn into_mapped(self) -> MappedFile {
+        self.mapped
+    }
+
     /// The mapped file.
     pub(crate) fn mapped(&self) -> &MappedFile {
         &self.mapped

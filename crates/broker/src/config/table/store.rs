@@ -193,10 +193,10 @@ macro_rules! store_settings {
     redelete_hanged_file_interval: u32 = 120_000; unused "redeleteHangedFileInterval";
     /// Milliseconds between two rounds of deletion.
     clean_resource_interval: u32 = 10_000; restart "cleanResourceInterval";
-    /// Stores that share the disk.
-    replicas_per_disk_partition: u32 = 1; unused "replicasPerDiskPartition";
-    /// Share of the disk above which these stores delete log files whatever their age.
-    logical_disk_space_clean_forcibly_threshold: f64 = 0.8; unused "logicalDiskSpaceCleanForciblyThreshold";
+    /// Stores that share the disk. With more than one, `diskMaxUsedSpaceRatio` is meant of the store's part of it.
+    replicas_per_disk_partition: u32 = 1; live "replicasPerDiskPartition";
+    /// Share of that part above which the store deletes log files whatever their age.
+    logical_disk_space_clean_forcibly_threshold: f64 = 0.8; restart "logicalDiskSpaceCleanForciblyThreshold";
     /// Pause in the correction of batch consume queues.
     correct_logic_min_offset_sleep_interval: u32 = 1; unused "correctLogicMinOffsetSleepInterval";
     /// Milliseconds between two corrections of batch consume queues.
