@@ -123,20 +123,22 @@ impl Projector {
         queue
     }
 
-    /// Works out where a record goes, and remembers its keys for [`index`](Self::index). `None`: into no queue (and the
-    /// index is not to be asked either if there are no keys).
+    /// Works out where a record goes, and remembers its keys for [`index`](Self::index). `None`: not into a queue of its topic,
+    /// but maybe into [others](Self::further_placements).
     pub(crate) fn place(&mut self, record: &RecordView<'_>) -> Option<Placement> {
         self.key_hashes.clear();
         self.further.clear();
         self.batch_unit = None;
         let topic = record.topic()?;
         let physical_offset = record.physical_offset();
-        if self.deleted.covers(topic, physical_offset) || !is_directory_name(topic) {
+        let is_deleted = self.deleted.covers(topic, physical_offset);
+        // What was deleted with its topic stays in the light queues: they gave it an offset, and are deleted by themselves.
+        if (is_deleted && !self.multi_dispatch) || !is_directory_name(topic) {
             return None;
         }
         let facts = Facts::of(record.properties());
         let transaction = sysflag::transaction_type(record.sys_flag());
-        if self.hashes_keys && transaction != sysflag::TRANSACTION_ROLLBACK {
+        if self.hashes_keys && !is_deleted && transaction != sysflag::TRANSACTION_ROLLBACK {
             self.hash_keys(topic, &facts);
         }
         if !sysflag::takes_queue_offset(record.sys_flag()) {
@@ -149,6 +151,9 @@ impl Projector {
         let unit = Unit { physical_offset, size: record.size() as u32, tags_code };
         if self.multi_dispatch {
             self.place_in_light_queues(topic, record.queue_id(), &facts, unit);
+            if is_deleted {
+                return None;
+            }
         }
         if !is_plausible(record.queue_offset(), physical_offset) {
             report_implausible(topic, record.queue_id(), record.queue_offset(), physical_offset);
@@ -203,6 +208,7 @@ impl Projector {
             if let Ok(queue_offset) = offset.parse()
                 && is_plausible(queue_offset, unit.physical_offset)
                 && is_directory_name(name)
+                && !self.deleted.covers(name, unit.physical_offset)
             {
                 let queue = self.queue(name, if name.starts_with(LMQ_PREFIX) { 0 } else { queue_id });
                 self.further.push(Placement { queue, queue_offset, unit });

@@ -4,7 +4,7 @@
 //! record, in a directory that other brokers do not know ([`UNITS_DIRECTORY`]). For them this module keeps what they have instead:
 //! `batchconsumequeue/<topic>/<queueId>/`, with one unit of 46 bytes per record. Nothing is ever read from there but to write on.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -70,7 +70,8 @@ pub(crate) struct BatchQueues {
 
 #[derive(Debug, Default)]
 struct Queues {
-    by_directory: HashMap<PathBuf, BatchQueue>,
+    /// In order, so that the same work is done in the same order every time.
+    by_directory: BTreeMap<PathBuf, BatchQueue>,
     unsynced: Vec<File>,
 }
 
@@ -204,6 +205,28 @@ impl BatchQueues {
             _ => {}
         }
         self.topics.write().remove(topic);
+        // For good, as those of other topics.
+        for directory in [&self.directory, &self.directory.with_file_name(UNITS_DIRECTORY)] {
+            if directory.exists() {
+                disk::sync_directory(directory)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the units of a topic's queues whose last record was deleted, by its physical offset.
+    pub(crate) fn delete_units(&self, topic: &str, is_deleted: impl Fn(u64) -> bool) -> io::Result<()> {
+        if !self.contains(topic) {
+            return Ok(());
+        }
+        *self.queues.lock() = Queues::default();
+        for directory in entries(&self.directory.join(topic))? {
+            let files = self.files(&directory)?;
+            let last = files.end()?.checked_sub(1).map_or(Ok(None), |last| files.unit(last))?;
+            if last.is_some_and(|last| is_deleted(last.unit.physical_offset)) {
+                disk::remove_dir_all(&directory)?;
+            }
+        }
         Ok(())
     }
 
@@ -232,10 +255,14 @@ impl BatchQueues {
     }
 }
 
-/// Paths of what is in a directory; nothing if there is none.
+/// Paths of what is in a directory, in order; nothing if there is none.
 fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     match fs::read_dir(directory) {
-        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+        Ok(entries) => {
+            let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+            paths.sort_unstable();
+            Ok(paths)
+        }
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(Vec::new())
         }
@@ -371,6 +398,12 @@ mod tests {
         queues.trim(unit(11).unit.physical_offset).unwrap();
         assert_eq!(queues.files(&directory).unwrap().numbers, [1, 2]);
         assert_eq!(queues.ends().unwrap(), [("T".to_owned(), 0, 72)]);
+        queues.delete_units("T", |physical_offset| physical_offset < unit(23).unit.physical_offset).unwrap();
+        assert!(directory.exists());
+        queues.delete_units("T", |physical_offset| physical_offset <= unit(23).unit.physical_offset).unwrap();
+        assert!(!directory.exists());
+        queues.push("T", 0, unit(0)).unwrap();
+        queues.write_out().unwrap();
         queues.clear().unwrap();
         assert!(!directory.exists());
         queues.declare("U");

@@ -165,6 +165,8 @@ impl Rebuild<'_> {
                 }
                 queue.reset();
             }
+            let is_deleted = |offset| self.deleted.covers(&topic, offset);
+            self.queues.batch().delete_units(&topic, is_deleted).map_err(failed("delete"))?;
         }
         Ok(())
     }

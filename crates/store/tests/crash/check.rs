@@ -1,11 +1,11 @@
 //! A recovered store against the model.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ferromq_protocol::message::RecordView;
 use ferromq_store::Store;
 
-use super::model::{End, Model, QueueKey, Sent, State};
+use super::model::{End, Model, Place, QueueKey, Sent, State};
 use crate::support::drain_records;
 
 /// Serial number of the message in a record.
@@ -36,8 +36,8 @@ pub(crate) fn after_start(store: &Store, model: &mut Model, end: End) {
         model.sent[*serial].acknowledged = true;
     }
     for (serial, sent) in model.sent.iter_mut().enumerate() {
-        if sent.state == State::There && !seen.contains(&serial) && sent.physical_offset >= model.expired {
-            sent.state = State::Lost;
+        if !seen.contains(&serial) && sent.physical_offset >= model.expired {
+            sent.becomes(State::Lost, |_| true);
         }
     }
     check_look_ups(store, model, &seen);
@@ -53,18 +53,27 @@ pub(crate) fn after_start(store: &Store, model: &mut Model, end: End) {
     }
 }
 
-/// Everything that can be read of every queue is what was sent. Returns the serial numbers.
+/// Everything that can be read of every queue is what was sent, and everywhere where it belongs. Returns the serial numbers, with
+/// those of half messages that are in the log.
 pub(crate) fn read_everything(store: &Store, model: &Model) -> BTreeSet<usize> {
-    let mut seen = BTreeSet::new();
-    for (topic, queue_id) in queues(model) {
-        let queue = store.queue(&topic, queue_id);
+    let mut seen: BTreeMap<usize, usize> = BTreeMap::new();
+    for key in queues(model) {
+        let (topic, queue_id) = &key;
+        let queue = store.queue(topic, *queue_id);
         let records = drain_records(store, &queue);
+        let units = store.consume_queue_units(&queue, 0, usize::MAX);
+        let units: BTreeMap<_, _> =
+            units.iter().map(|unit| (unit.queue_offset, unit.physical_offset)).collect();
+        let mut first = None;
+        let mut offsets = 0;
         for record in &records {
             let view = RecordView::parse(record).unwrap();
             view.check(record.physical_offset()).unwrap();
             let serial = serial_of(&view);
             let sent = &model.sent[serial];
-            assert_eq!(sent.state, State::There, "message {serial} came back: {}", brief(sent));
+            let Some(Place { offsets: places, .. }) = sent.place_in(&key) else {
+                panic!("message {serial} came back in {key:?}: {}", brief(sent));
+            };
             assert_eq!(
                 (
                     view.topic(),
@@ -86,18 +95,38 @@ pub(crate) fn read_everything(store: &Store, model: &Model) -> BTreeSet<usize> {
                 view.body() == sent.body && view.properties() == sent.properties,
                 "message {serial} has changed"
             );
-            assert!(seen.insert(serial), "message {serial} is there twice");
+            for offset in places.clone() {
+                let unit = units.get(&offset);
+                assert_eq!(unit, Some(&sent.physical_offset), "message {serial} at {offset} of {key:?}");
+            }
+            first.get_or_insert(places.start);
+            offsets += places.clone().count();
+            *seen.entry(serial).or_default() += 1;
         }
+        let readable = units.values().filter(|at| **at >= store.min_offset()).count();
+        assert_eq!(readable, offsets, "units of {key:?} that are read, each once");
         let (min, max) = (queue.min_offset(), queue.max_offset());
-        let first = records.first().map(|record| RecordView::parse(record).unwrap().queue_offset());
         assert!(min <= first.unwrap_or(max), "{topic}-{queue_id} begins at {min}");
     }
     for topic in store.topics() {
-        let known = |sent: &Sent| sent.queue.0 == *topic && sent.state != State::Deleted;
+        let is_known = |place: &Place| place.queue.0 == *topic && place.state != State::Deleted;
+        let known = |sent: &Sent| sent.places.iter().any(is_known);
         let offsets: Vec<_> = store.queues_of(&topic).iter().map(|queue| queue.next_offset()).collect();
         assert!(model.sent.iter().any(known), "topic {topic} came back: {offsets:?}");
     }
-    seen
+    for (serial, sent) in model.sent.iter().enumerate() {
+        if sent.places.is_empty() && sent.state == State::There && is_in_log(store, serial, sent) {
+            seen.insert(serial, 0);
+        }
+        let there = sent.places.iter().filter(|place| place.state == State::There).count();
+        let found = seen.get(&serial).copied();
+        assert!(
+            found.is_none_or(|found| found == there) || sent.physical_offset < model.expired,
+            "message {serial} is in {found:?} of {there} queues: {}",
+            brief(sent)
+        );
+    }
+    seen.into_keys().collect()
 }
 
 fn check_waterlines(store: &Store) {
@@ -117,13 +146,17 @@ fn check_offsets(store: &Store, model: &Model, end: End) {
     }
 }
 
+fn is_in_log(store: &Store, serial: usize, sent: &Sent) -> bool {
+    let at = store.record_at(sent.physical_offset).ok().flatten();
+    at.is_some_and(|record| {
+        let view = RecordView::parse(&record).unwrap();
+        view.check(sent.physical_offset).is_ok() && serial_of(&view) == serial
+    })
+}
+
 fn check_look_ups(store: &Store, model: &Model, seen: &BTreeSet<usize>) {
     for (serial, sent) in model.sent.iter().enumerate() {
-        let at = store.record_at(sent.physical_offset).ok().flatten();
-        let there = at.is_some_and(|record| {
-            let view = RecordView::parse(&record).unwrap();
-            view.check(sent.physical_offset).is_ok() && serial_of(&view) == serial
-        });
+        let there = is_in_log(store, serial, sent);
         if seen.contains(&serial) {
             assert!(there, "message {serial} is not at its physical offset: {}", brief(sent));
         } else if sent.state == State::Lost {
@@ -144,7 +177,7 @@ fn check_look_ups(store: &Store, model: &Model, seen: &BTreeSet<usize>) {
                 .count();
             assert_eq!(
                 times,
-                usize::from(seen.contains(&serial)),
+                usize::from(sent.state != State::Deleted && seen.contains(&serial)),
                 "message {serial} by key {key}: {}",
                 brief(sent)
             );
@@ -154,12 +187,16 @@ fn check_look_ups(store: &Store, model: &Model, seen: &BTreeSet<usize>) {
 
 /// Every queue that ever was.
 pub(crate) fn queues(model: &Model) -> BTreeSet<QueueKey> {
-    model.sent.iter().map(|sent| sent.queue.clone()).collect()
+    model.sent.iter().flat_map(|sent| &sent.places).map(|place| place.queue.clone()).collect()
 }
 
 fn brief(sent: &Sent) -> String {
-    let Sent { queue: (topic, queue_id), queue_offset, physical_offset, end, acknowledged, state, .. } = sent;
+    let Sent { queue: (topic, queue_id), places, physical_offset, end, acknowledged, state, .. } = sent;
+    let places: Vec<_> = places
+        .iter()
+        .map(|Place { queue: (name, id), offsets, state }| format!("{name}-{id} {offsets:?} {state:?}"))
+        .collect();
     format!(
-        "{topic}-{queue_id} {queue_offset} at {physical_offset}..{end}, acknowledged {acknowledged}, {state:?}"
+        "{topic}-{queue_id} {places:?} at {physical_offset}..{end}, acknowledged {acknowledged}, {state:?}"
     )
 }

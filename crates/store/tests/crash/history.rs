@@ -7,17 +7,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use ferromq_protocol::message::{RecordView, sysflag};
 use ferromq_store::{AcceptAll, FlushDiskType, RecordSlice, Store, StoreOptions};
 use tempfile::TempDir;
 
 use super::check;
 use super::image::Image;
-use super::model::{End, Model, QueueKey, Sent, State};
+use super::model::{End, Model, Place, QueueKey, Sent, State};
 use super::world::Machine;
 use crate::support::{Message, request, small};
 
 /// Messages of one history; more make the checks slow and find nothing new.
 const MESSAGES_MAX: usize = 500;
+
+/// The topic whose batches are one record each.
+const BATCH_TOPIC: &str = "Batches";
+/// The topic of messages that no consumer may see yet.
+const HALF_TOPIC: &str = "Half";
+/// Length of a message in a batch; it is at least 22.
+const BATCH_MESSAGE_LEN: usize = 30;
+
+/// A record to be sent.
+struct Draft {
+    message: Message,
+    /// How many offsets of its queue it takes.
+    messages: u32,
+    light_queues: Vec<String>,
+}
 
 /// Sizes that differ from history to history.
 #[derive(Debug, Clone, Copy)]
@@ -98,6 +114,10 @@ impl History {
             file_reserved: Duration::ZERO,
             delete_file_batch_max: 1,
             delete_commit_log_files_interval: Duration::ZERO,
+            light_queues_enabled: true,
+            multi_dispatch_enabled: true,
+            batch_topics: vec![BATCH_TOPIC.to_owned()],
+            batch_consume_queue_file_size: 460,
             ..small(self.directory.path())
         }
     }
@@ -264,59 +284,115 @@ impl History {
         }
     }
 
+    /// A queue that messages are sent to.
     fn random_queue(&mut self) -> QueueKey {
-        (format!("Topic{}", self.rng.u8(0..3)), i32::from(self.rng.u8(0..2)))
+        let topic = match self.rng.u8(0..8) {
+            0 => BATCH_TOPIC.to_owned(),
+            1 => HALF_TOPIC.to_owned(),
+            number => format!("Topic{}", number % 3),
+        };
+        (topic, i32::from(self.rng.u8(0..2)))
     }
 
-    fn random_batch(&mut self) -> Vec<Message> {
-        let mut messages = Vec::new();
+    /// A queue that messages are read from.
+    fn random_read_queue(&mut self) -> QueueKey {
+        match self.rng.u8(0..4) {
+            0 => (format!("%LMQ%{}", self.rng.u8(0..2)), 0),
+            _ => self.random_queue(),
+        }
+    }
+
+    fn random_batch(&mut self) -> Vec<Draft> {
+        let mut drafts = Vec::new();
         let mut bytes = 0;
         for _ in 0..[1, 1, 2, 8][self.rng.usize(0..4)] {
-            let (topic, queue_id) = self.random_queue();
+            let queue = self.random_queue();
             let group = if self.rng.u8(0..4) == 0 { self.rng.u8(2..5) } else { 1 };
             for _ in 0..group {
-                let serial = (self.model.sent.len() + messages.len()) as u32;
+                let serial = (self.model.sent.len() + drafts.len()) as u32;
                 let len = if self.rng.u8(0..4) == 0 { self.sizes.body_max } else { self.sizes.body_max / 10 };
                 let len = self.rng.usize(0..len);
-                bytes += len + 300;
-                if bytes > self.sizes.batch_bytes_max && !messages.is_empty() {
-                    return messages;
+                bytes += len + 500;
+                if bytes > self.sizes.batch_bytes_max && !drafts.is_empty() {
+                    return drafts;
                 }
-                let mut body = serial.to_be_bytes().to_vec();
-                body.extend((0..len).map(|at| (at as u32 * 31 + serial) as u8));
-                let mut message = Message::new(&topic, queue_id, body).with("TAGS", "t");
-                if self.rng.u8(0..4) > 0 {
-                    message = message.with("KEYS", &format!("k{serial} common{}", serial % 5));
-                }
-                messages.push(message);
+                drafts.push(self.random_draft(&queue, serial, len));
             }
         }
-        messages
+        drafts
     }
 
-    fn append(&mut self, store: &Store, messages: Vec<Message>) {
+    /// A message with a body of about that length.
+    fn random_draft(&mut self, (topic, queue_id): &QueueKey, serial: u32, len: usize) -> Draft {
+        let mut draft = Draft {
+            message: Message::new(topic, *queue_id, serial.to_be_bytes()).with("TAGS", "t"),
+            messages: 1,
+            light_queues: Vec::new(),
+        };
+        let mut len_min = 0;
+        if topic == HALF_TOPIC {
+            draft.message.sys_flag = sysflag::TRANSACTION_PREPARED;
+            draft.messages = 0;
+        } else if topic == BATCH_TOPIC && self.rng.u8(0..4) > 0 {
+            draft.messages = self.rng.u32(1..9);
+            draft.message.sys_flag = sysflag::NEED_UNWRAP | sysflag::INNER_BATCH;
+            draft.message = draft.message.with("INNER_NUM", &draft.messages.to_string());
+            len_min = draft.messages as usize * BATCH_MESSAGE_LEN;
+        } else if self.rng.u8(0..3) == 0 {
+            draft.light_queues = match self.rng.u8(0..4) {
+                0 => vec!["%LMQ%1".to_owned(), "%LMQ%0".to_owned()],
+                number => vec![format!("%LMQ%{}", number % 2)],
+            };
+            draft.message = draft.message.with("INNER_MULTI_DISPATCH", &draft.light_queues.join(","));
+        }
+        if self.rng.u8(0..4) > 0 {
+            draft.message = draft.message.with("KEYS", &format!("k{serial} common{}", serial % 5));
+        }
+        draft.message.body.extend((0..len.max(len_min)).map(|at| (at as u32 * 31 + serial) as u8));
+        draft
+    }
+
+    fn append(&mut self, store: &Store, drafts: Vec<Draft>) {
         let mut batch = store.new_batch();
-        for group in messages.chunk_by(|a, b| (&a.topic, a.queue_id) == (&b.topic, b.queue_id)) {
-            let queue = store.queue(&group[0].topic, group[0].queue_id);
-            batch.push_group(&queue, group.iter().map(Message::fields)).unwrap();
+        let queue_of = |draft: &Draft| (draft.message.topic.clone(), draft.message.queue_id);
+        for group in drafts.chunk_by(|a, b| queue_of(a) == queue_of(b)) {
+            let (topic, queue_id) = queue_of(&group[0]);
+            if topic == BATCH_TOPIC {
+                store.declare_batch_topic(&topic);
+            }
+            let queue = store.queue(&topic, queue_id);
+            batch.push_group(&queue, group.iter().map(|draft| draft.message.fields())).unwrap();
         }
         let end = store.append(&mut batch).unwrap();
-        note!(self, "{} messages from {} on, log ends at {end}", messages.len(), self.model.sent.len());
-        for (message, outcome) in messages.into_iter().zip(batch.outcomes()) {
+        note!(self, "{} messages from {} on, log ends at {end}", drafts.len(), self.model.sent.len());
+        for (draft, outcome) in drafts.into_iter().zip(batch.outcomes()) {
             let serial = self.model.sent.len();
-            let queue = (message.topic, message.queue_id);
-            let next = self.model.next.entry(queue.clone()).or_insert(0);
-            assert_eq!(outcome.queue_offset, *next, "queue offset of message {serial} in {queue:?}");
-            *next += 1;
-            let has_keys = message.properties.windows(4).any(|name| name == b"KEYS");
+            let queue = queue_of(&draft);
+            let mut places = Vec::new();
+            if draft.messages > 0 {
+                places.push(self.take_place(queue.clone(), draft.messages));
+                let expected = places[0].offsets.start;
+                assert_eq!(outcome.queue_offset, expected, "queue offset of message {serial} in {queue:?}");
+            }
+            places.extend(draft.light_queues.into_iter().map(|name| self.take_place((name, 0), 1)));
+            let record = store.record_at(outcome.physical_offset).unwrap().unwrap();
+            let view = RecordView::parse(&record).unwrap();
+            if places.len() > 1 {
+                let offsets: Vec<_> =
+                    places[1..].iter().map(|place| place.offsets.start.to_string()).collect();
+                let property = view.property("INNER_MULTI_QUEUE_OFFSET");
+                assert_eq!(property, Some(&*offsets.join(",")), "offsets in light queues of {serial}");
+            }
+            let has_keys = draft.message.properties.windows(4).any(|name| name == b"KEYS");
             self.model.sent.push(Sent {
                 queue,
                 queue_offset: outcome.queue_offset,
+                places,
                 physical_offset: outcome.physical_offset,
                 end: outcome.end(),
                 store_timestamp: outcome.store_timestamp,
-                body: message.body,
-                properties: message.properties,
+                body: draft.message.body,
+                properties: view.properties().to_vec(),
                 keys: if has_keys { vec![format!("k{serial}")] } else { Vec::new() },
                 acknowledged: true,
                 state: State::There,
@@ -324,9 +400,17 @@ impl History {
         }
     }
 
+    /// The next offsets of a queue.
+    fn take_place(&mut self, queue: QueueKey, messages: u32) -> Place {
+        let next = self.model.next.entry(queue.clone()).or_insert(0);
+        let offsets = *next..*next + i64::from(messages);
+        *next = offsets.end;
+        Place { queue, offsets, state: State::There }
+    }
+
     /// Whoever reads sees every confirmed message of the queue, in order.
     fn read(&mut self, store: &Store) {
-        let queue = self.random_queue();
+        let queue = self.random_read_queue();
         let handle = store.queue(&queue.0, queue.1);
         let offset = self.rng.i64(0..=handle.max_offset());
         let mut records: Vec<RecordSlice> = Vec::new();
@@ -337,11 +421,11 @@ impl History {
         }
         let confirmed = store.confirmed().get();
         let expected = self.model.sent.iter().filter(|sent| {
-            sent.queue == queue
-                && sent.state == State::There
+            let is_read =
+                |place: &Place| place.offsets.start < outcome.next_offset && offset < place.offsets.end;
+            sent.place_in(&queue).is_some_and(is_read)
                 && sent.end <= confirmed
                 && sent.physical_offset >= self.model.expired
-                && (offset..outcome.next_offset).contains(&sent.queue_offset)
         });
         let expected: Vec<_> = expected.map(|sent| sent.physical_offset).collect();
         let found: Vec<_> =
@@ -350,7 +434,11 @@ impl History {
     }
 
     fn delete_topic(&mut self, store: &Store) {
-        let topic = self.random_queue().0;
+        let topic = self.random_read_queue().0;
+        if topic == HALF_TOPIC {
+            // It has no queues by whose offsets one could tell whether a crash came before or after.
+            return;
+        }
         note!(self, "delete {topic}");
         self.model.deleting = Some(topic.clone());
         store.delete_topic(&topic).unwrap();

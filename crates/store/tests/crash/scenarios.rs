@@ -4,6 +4,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use ferromq_protocol::message::RecordView;
 use ferromq_store::simulation::{Entered, enter};
 use ferromq_store::{FlushDiskType, Store, StoreOptions};
 use tempfile::TempDir;
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 use super::history::empty_directory;
 use super::image::Image;
 use super::world::Machine;
-use crate::support::{Message, drain, send, small};
+use crate::support::{Message, drain, drain_records, send, small};
 
 const LOG_FILE: u32 = 16 << 10;
 
@@ -46,6 +47,10 @@ impl Scenario {
             file_reserved: std::time::Duration::ZERO,
             delete_file_batch_max: 1,
             delete_commit_log_files_interval: std::time::Duration::ZERO,
+            light_queues_enabled: true,
+            multi_dispatch_enabled: true,
+            batch_topics: vec!["Batches".to_owned()],
+            batch_consume_queue_file_size: 460,
             ..small(self.directory.path())
         };
         self.store = Some(Store::open_stepwise(options).unwrap());
@@ -96,6 +101,15 @@ impl Scenario {
         bodies.iter().map(one).collect()
     }
 
+    /// Sends a message to T and to a light queue; returns the offset that the light queue gave it.
+    fn send_to_light_queue(&self, light_queue: &str, body: &str) -> i64 {
+        self.store().step_ahead();
+        let given = self.store().queue(light_queue, 0).next_offset();
+        send(self.store(), &Message::new("T", 0, body).with("INNER_MULTI_DISPATCH", light_queue));
+        assert_eq!(self.store().queue(light_queue, 0).next_offset(), given + 1);
+        given
+    }
+
     /// Sends to another topic until the log has this many files.
     fn fill_log_files(&self, files: u64) {
         while self.store().appended().get() < (files - 1) * u64::from(LOG_FILE) {
@@ -112,6 +126,12 @@ impl Scenario {
         let messages = drain(self.store(), &self.store().queue(topic, 0));
         messages.into_iter().map(|(_, body)| String::from_utf8(body).unwrap()).collect()
     }
+}
+
+/// Bodies of the messages of a light queue.
+fn light_bodies(store: &Store, light_queue: &str) -> Vec<Vec<u8>> {
+    let records = drain_records(store, &store.queue(light_queue, 0));
+    records.iter().map(|record| RecordView::parse(record).unwrap().body().to_vec()).collect()
 }
 
 #[test]
@@ -282,4 +302,52 @@ fn a_deletion_that_a_start_has_seen_survives_a_power_cut() {
     assert!(scenario.bodies("T").is_empty());
     scenario.cut_power();
     assert!(scenario.bodies("T").is_empty());
+}
+
+#[test]
+fn messages_stay_in_light_queues_when_their_topic_is_deleted() {
+    for dispatched in [false, true] {
+        let mut scenario = Scenario::begin(FlushDiskType::AsyncFlush);
+        assert_eq!(scenario.send_to_light_queue("%LMQ%a", "old"), 0);
+        if dispatched {
+            scenario.store().step_dispatch();
+        }
+        scenario.store().delete_topic("T").unwrap();
+        assert_eq!(light_bodies(scenario.store(), "%LMQ%a"), [b"old"]);
+        scenario.kill();
+        assert!(scenario.bodies("T").is_empty());
+        assert_eq!(light_bodies(scenario.store(), "%LMQ%a"), [b"old"]);
+        assert_eq!(scenario.send_to_light_queue("%LMQ%a", "new"), 1);
+    }
+}
+
+#[test]
+fn a_deleted_light_queue_does_not_come_back() {
+    let mut scenario = Scenario::begin(FlushDiskType::AsyncFlush);
+    scenario.send_to_light_queue("%LMQ%a", "old");
+    scenario.store().step_dispatch();
+    scenario.store().delete_topic("%LMQ%a").unwrap();
+    scenario.send("Filler", &["later"]);
+    scenario.kill();
+    assert!(light_bodies(scenario.store(), "%LMQ%a").is_empty());
+    assert_eq!(scenario.bodies("T"), ["old"]);
+    assert_eq!(scenario.send_to_light_queue("%LMQ%a", "new"), 0);
+    assert_eq!(light_bodies(scenario.store(), "%LMQ%a"), [b"new"]);
+}
+
+#[test]
+fn a_deleted_topic_of_batches_does_not_come_back_with_an_expired_log_file() {
+    let mut scenario = Scenario::begin(FlushDiskType::SyncFlush);
+    scenario.send("Batches", &["old", "old"]);
+    scenario.flush();
+    scenario.store().step_dispatch();
+    scenario.store().step_write_queues().unwrap();
+    scenario.store().step_flush_projections().unwrap();
+    scenario.store().delete_topic("Batches").unwrap();
+    scenario.fill_log_files(3);
+    scenario.flush();
+    scenario.store().dispatch_to_confirmed();
+    while scenario.store().delete_expired_files() > 0 {}
+    scenario.cut_power_after(|image| image.write_name(Path::new("commitlog/00000000000000000000")));
+    assert_eq!(scenario.send("Batches", &["new"]), [0]);
 }
