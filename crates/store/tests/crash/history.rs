@@ -132,6 +132,12 @@ impl History {
         note!(self, "start after {end:?}, {:?}, crash after {crash_after:?}", self.flush);
         let store = Store::open_stepwise(self.options()).unwrap();
         self.machine.crash_after(None);
+        // Nothing is read then, and what happens next is the first to use the queues.
+        let is_checked = end != End::CleanStop || self.rng.bool();
+        if !is_checked && !self.machine.has_crashed() {
+            note!(self, "  not checked");
+            return Some(store);
+        }
         let mut model = self.model.clone();
         check::after_start(&store, &mut model, end);
         let (log_end, log_begin) = (store.appended().get(), store.min_offset());
@@ -164,7 +170,11 @@ impl History {
             if !self.machine.has_crashed() {
                 self.model.flushed =
                     self.model.sent.iter().map(|sent| sent.end).fold(self.model.flushed, u64::max);
-                return if self.rng.u8(0..3) == 0 { self.crash() } else { End::CleanStop };
+                return match self.rng.u8(0..4) {
+                    0 => self.crash(),
+                    1 => self.damage_a_queue(),
+                    _ => End::CleanStop,
+                };
             }
         } else if self.rng.u8(0..3) == 0 && self.model.sent.len() < MESSAGES_MAX {
             self.machine.crash_after(None);
@@ -179,8 +189,17 @@ impl History {
         self.crash_to(image)
     }
 
+    /// A queue loses a file behind a clean stop: whoever uses the queue finds it, and the log gives it back.
+    fn damage_a_queue(&mut self) -> End {
+        let mut image = self.machine.take_crashed();
+        let damaged = image.damage_a_queue(&mut self.rng);
+        note!(self, "{damaged:?} is damaged");
+        self.go_on_with(image);
+        End::CleanStop
+    }
+
     fn crash_to(&mut self, image: Image) -> End {
-        let (mut image, end) = match self.rng.u8(0..3) {
+        let (image, end) = match self.rng.u8(0..3) {
             0 => (image, End::Kill),
             _ => (image.after_power_loss(&mut self.rng), End::PowerLoss),
         };
@@ -189,10 +208,14 @@ impl History {
         if end == End::PowerLoss {
             self.machine.boot_again();
         }
+        self.go_on_with(image);
+        end
+    }
+
+    fn go_on_with(&mut self, mut image: Image) {
         self.directory = empty_directory();
         image.lay_out(self.directory.path());
         self.machine.exchange_disk(self.directory.path(), image);
-        end
     }
 
     /// A crash in the middle of an append that nobody was told of: of the batch's records, some are whole; of the next one

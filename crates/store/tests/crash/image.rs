@@ -372,6 +372,29 @@ impl Image {
         }
     }
 
+    /// A file of a queue's units is lost or cut off, on the device too, in a frozen image of a machine that had much time to write.
+    /// Says which.
+    pub(crate) fn damage_a_queue(&mut self, rng: &mut Rng) -> Option<PathBuf> {
+        self.write_everything();
+        let is_of_queue =
+            |path: &Path| path.starts_with("consumequeue") || path.starts_with("batchconsumequeue.units");
+        let files = self.names.iter().filter_map(|(path, node)| match node {
+            Node::File(number) if is_of_queue(path) => Some((path.clone(), *number)),
+            _ => None,
+        });
+        let files: Vec<_> = files.collect();
+        let (path, number) = files.get(rng.usize(0..files.len().max(1)))?.clone();
+        if rng.bool() {
+            self.change(Change::Removed(path.clone(), Node::File(number)));
+        } else {
+            let live = &mut self.content(number).live;
+            let from = rng.usize(0..=live.len());
+            live[from..].fill(0);
+        }
+        self.write_everything();
+        Some(path)
+    }
+
     // ---- from and to a directory ----
 
     /// Lays the files out in an empty directory, and watches them there from now on.
