@@ -4,26 +4,49 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ferromq_store::*;
+use parking_lot::Mutex;
 use support::*;
 
 const FILE: u64 = 4096;
 /// Each is one log file, because no two fit into one.
 const BODY: usize = 2500;
 
-/// Options with which only the test itself starts a round of deletion.
+/// Options with which only the test itself starts a round of deletion, once the first one is over that every store begins with.
 fn options(root: &Path) -> StoreOptions {
     StoreOptions {
         commit_log_file_size: FILE as u32,
         clean_resource_interval: Duration::from_secs(3600),
         delete_commit_log_files_interval: Duration::ZERO,
+        disk_usage: DiskUsageSource::Fixed(|directory| looked(directory, 10)),
         ..small(root)
     }
+}
+
+/// Directories whose use was asked for.
+static LOOKED_AT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// What a disk says about its use.
+fn looked(directory: &Path, used: u8) -> Option<u8> {
+    LOOKED_AT.lock().insert(directory.to_owned());
+    Some(used)
+}
+
+/// Opens a store and waits until it has looked at the disk for the first time.
+fn open(options: StoreOptions) -> Arc<Store> {
+    let looked_at_last = options.root.join("consumequeue");
+    LOOKED_AT.lock().remove(&looked_at_last);
+    let store = Store::open(options).unwrap();
+    while !LOOKED_AT.lock().contains(&looked_at_last) {
+        std::thread::yield_now();
+    }
+    store
 }
 
 /// Sends messages to topic `T`, a log file each, and waits until they are flushed.
@@ -54,7 +77,7 @@ fn age(root: &Path, count: usize, hours: u64) {
 fn files_go_when_they_are_older_than_file_reserved_time_and_the_last_one_stays() {
     let root = tempfile::tempdir().unwrap();
     let options = StoreOptions { file_reserved: Duration::from_secs(10 * 3600), ..options(root.path()) };
-    let store = Store::open(options).unwrap();
+    let store = open(options);
     fill(&store, 8);
     age(root.path(), 3, 11);
     assert_eq!(store.delete_expired_files(), 3);
@@ -77,7 +100,7 @@ fn a_round_deletes_so_many_files_and_the_next_ones_follow() {
         clean_resource_interval: Duration::from_millis(1),
         ..options(root.path())
     };
-    let store = Store::open(options).unwrap();
+    let store = open(options);
     fill(&store, 12);
     age(root.path(), 9, 100);
     // Not by itself: it is no hour for that.
@@ -92,7 +115,7 @@ fn a_round_deletes_so_many_files_and_the_next_ones_follow() {
 /// As full as there are log files: 50 percent and 5 for each.
 fn used_by_log_files(directory: &Path) -> Option<u8> {
     let log = directory.parent()?.join("commitlog");
-    Some(50 + 5 * fs::read_dir(log).ok()?.count() as u8)
+    looked(directory, 50 + 5 * fs::read_dir(log).ok()?.count() as u8)
 }
 
 #[test]
@@ -100,7 +123,7 @@ fn a_disk_that_is_nearly_full_costs_the_oldest_files_until_it_is_not() {
     let root = tempfile::tempdir().unwrap();
     let options =
         StoreOptions { disk_usage: DiskUsageSource::Fixed(used_by_log_files), ..options(root.path()) };
-    let store = Store::open(options).unwrap();
+    let store = open(options);
     fill(&store, 8);
     // Eight files and the next one that is prepared: 95 percent. 85 are allowed, those are seven files.
     while files(&root.path().join("commitlog")).len() < 9 {
@@ -118,8 +141,11 @@ fn a_disk_that_is_nearly_full_costs_the_oldest_files_until_it_is_not() {
 #[test]
 fn a_file_that_is_read_ends_a_round_of_forced_deletion() {
     let root = tempfile::tempdir().unwrap();
-    let options = StoreOptions { disk_usage: DiskUsageSource::Fixed(|_| Some(86)), ..options(root.path()) };
-    let store = Store::open(StoreOptions { clean_file_forcibly: false, ..options.clone() }).unwrap();
+    let options = StoreOptions {
+        disk_usage: DiskUsageSource::Fixed(|directory| looked(directory, 86)),
+        ..options(root.path())
+    };
+    let store = open(StoreOptions { clean_file_forcibly: false, ..options.clone() });
     fill(&store, 6);
     assert_eq!(store.delete_expired_files(), 0, "cleanFileForciblyEnable is off");
     let reader = store.record_at(0).unwrap().unwrap();
@@ -137,12 +163,12 @@ fn a_file_that_is_read_ends_a_round_of_forced_deletion() {
 #[test]
 fn queues_and_index_are_trimmed_to_the_logs_begin() {
     let root = tempfile::tempdir().unwrap();
-    let store = Store::open(StoreOptions { delete_file_batch_max: 100, ..options(root.path()) }).unwrap();
+    let store = open(StoreOptions { delete_file_batch_max: 100, ..options(root.path()) });
     // A queue file holds 20 units, an index file 39 keys.
     fill(&store, 90);
     store.shutdown();
     drop(store);
-    let store = Store::open(StoreOptions { delete_file_batch_max: 100, ..options(root.path()) }).unwrap();
+    let store = open(StoreOptions { delete_file_batch_max: 100, ..options(root.path()) });
     let names = |directory: &str| files(&root.path().join(directory)).len();
     assert_eq!((names("consumequeue/T/0"), names("index")), (5, 3));
     age(root.path(), 45, 100);
@@ -163,7 +189,7 @@ fn queues_and_index_are_trimmed_to_the_logs_begin() {
 #[test]
 fn consumers_read_and_files_go_at_the_same_time() {
     let root = tempfile::tempdir().unwrap();
-    let store = Store::open(StoreOptions { delete_file_batch_max: 1, ..options(root.path()) }).unwrap();
+    let store = open(StoreOptions { delete_file_batch_max: 1, ..options(root.path()) });
     fill(&store, 60);
     age(root.path(), 59, 100);
     std::thread::scope(|scope| {
