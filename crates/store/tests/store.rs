@@ -592,24 +592,31 @@ fn look_ups_by_key_and_by_id_hand_out_no_damaged_record() {
 
 #[test]
 fn a_damaged_queue_offset_costs_its_own_message_and_no_memory() {
-    for (at, what) in [(20, "beyond anything"), (22, "beyond what can be missing")] {
+    let bytes_of_the_offset = 20..28;
+    for (number, at) in
+        [0, 5].into_iter().flat_map(|number| bytes_of_the_offset.clone().map(move |at| (number, at)))
+    {
         let root = tempfile::tempdir().unwrap();
         let store = Store::open(small(root.path())).unwrap();
-        send_numbered(&store, "T", 0..5);
+        send_numbered(&store, "T", 0..number);
         let damaged = store.appended().get();
-        send_numbered(&store, "T", 5..10);
+        send_numbered(&store, "T", number..10);
         store.shutdown();
         drop(store);
         let log = root.path().join("commitlog/00000000000000000000");
         let mut bytes = fs::read(&log).unwrap();
-        bytes[damaged as usize + at] = 0x40;
+        bytes[damaged as usize + at] ^= 0x40;
         fs::write(&log, bytes).unwrap();
         fs::remove_file(root.path().join("ferromq.marks")).unwrap();
 
         let store = Store::open(small(root.path())).unwrap();
-        let rest: Vec<_> = expected(0..10).into_iter().filter(|(offset, _)| *offset != 5).collect();
-        assert_eq!(bodies(&store, "T", 0), rest, "{what}");
-        assert_eq!(send(&store, &Message::new("T", 0, "next")).queue_offset, 10, "{what}");
+        let rest: Vec<_> = expected(0..10).into_iter().filter(|(offset, _)| *offset != number).collect();
+        assert_eq!(bodies(&store, "T", 0), rest, "message {number}, byte {at}");
+        assert_eq!(
+            send(&store, &Message::new("T", 0, "next")).queue_offset,
+            10,
+            "message {number}, byte {at}"
+        );
         assert!(store.record_at(damaged).unwrap().is_some(), "it is still found where it lies");
     }
 }

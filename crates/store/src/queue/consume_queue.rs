@@ -188,7 +188,7 @@ impl ConsumeQueue {
             return Pushed { known: true, ..Pushed::default() };
         }
         let mut holes = offset - max;
-        if max > 0 && holes > HOLES_MAX {
+        if max > 0 && holes > self.holes_max() {
             return Pushed { implausible: true, ..Pushed::default() };
         }
         if self.min_offset.load(Ordering::Relaxed) == max {
@@ -589,6 +589,12 @@ impl ConsumeQueue {
         let min = self.min_offset().min(end);
         self.set_loaded(min, end);
         Ok(())
+    }
+
+    /// Most offsets without a message that can follow each other: a damaged number must cost neither memory nor a great many files.
+    pub(crate) fn holes_max(&self) -> i64 {
+        const FILES_MAX: u64 = 64;
+        HOLES_MAX.min((FILES_MAX * self.files.units_per_file()) as i64)
     }
 
     /// Fills the places up to `end` with units that stand for no message: their offsets were given, the messages are gone.

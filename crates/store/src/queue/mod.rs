@@ -27,7 +27,7 @@ pub(crate) use consume_queue::Pushed;
 pub use consume_queue::{ConsumeQueue, QueueWatch};
 use files::QueueFiles;
 pub(crate) use list::{ListedOffsets, ListedQueue, QueueList, QueueListWriter};
-pub(crate) use unit::{HOLES_MAX, UNIT, Unit, is_plausible};
+pub(crate) use unit::{UNIT, Unit, is_plausible};
 pub(crate) use unwritten::{Extent, WriteOutError};
 use unwritten::{Pending, Unsynced};
 

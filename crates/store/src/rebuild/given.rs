@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Rebuild, Retry};
 use crate::error::FileError;
-use crate::queue::{ConsumeQueue, HOLES_MAX, ListedOffsets, ListedQueue, QueueList, QueueListWriter};
+use crate::queue::{ConsumeQueue, ListedOffsets, ListedQueue, QueueList, QueueListWriter};
 
 /// The next offset of each queue, by queue number.
 pub(crate) type Given = BTreeMap<u32, (Arc<ConsumeQueue>, i64)>;
@@ -50,7 +50,7 @@ impl Rebuild<'_> {
         let mut some_are_lost = false;
         for (queue, offset) in self.given.borrow().values() {
             let missing = *offset - queue.max_offset();
-            if missing > HOLES_MAX {
+            if missing > queue.holes_max() {
                 tracing::error!(
                     topic = queue.topic(),
                     queue = queue.queue_id(),

@@ -15,9 +15,9 @@
 //! Whatever the way, a queue offset that was ever given is not given again: where its message is gone, a hole stays.
 
 mod given;
+mod lay;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
@@ -34,6 +34,7 @@ use crate::options::StoreOptions;
 use crate::queue::{ConsumeQueues, Extent, ListedQueue, QueueList, WriteOutError};
 use crate::recovery::{Scan, scan};
 use given::Given;
+use lay::Laying;
 
 /// Units pushed between two looks at whether some have to be written.
 const UNITS_BETWEEN_WRITES: usize = 500_000;
@@ -457,9 +458,8 @@ impl Rebuild<'_> {
 
         let mut projector = self.projector();
         let mut coverage = self.index.map(|index| Coverage::new(index.ranges())).unwrap_or_default();
-        let mut seen: HashMap<u32, ()> = HashMap::new();
+        let mut laying = Laying::new(self);
         let mut pushed = 0;
-        let mut repeated = 0u64;
         let result = scan(&log, self.log_min(), |record, _| {
             if let Some(seen) = self.seen {
                 seen(record);
@@ -469,8 +469,7 @@ impl Rebuild<'_> {
                 projector.push_for_others(placement).map_err(self.queue_error("read"))?;
             }
             for placement in placement.iter().chain(projector.further_placements()) {
-                let first = seen.insert(placement.queue.number(), ()).is_none();
-                self.lay(placement, first, &projector, &mut repeated)?;
+                laying.put(placement, &projector)?;
                 pushed += 1;
             }
             if projector.has_keys() {
@@ -485,16 +484,11 @@ impl Rebuild<'_> {
             self.write_out_now_and_then(&mut pushed)?;
             Ok::<_, Retry>(true)
         })?;
-        if repeated > 0 {
-            tracing::error!(
-                records = repeated,
-                "records repeat a queue offset that another one has: they can't be reached by offset"
-            );
-        }
+        laying.finish(&projector)?;
         for queue in self.queues.iter() {
             // Queues of which the log has nothing: their messages have expired, or are damaged. Light queues are fed by
             // records of other topics.
-            if !seen.contains_key(&queue.number()) && !queue.topic().starts_with("%LMQ%") {
+            if !laying.has(queue.number()) && !queue.topic().starts_with("%LMQ%") {
                 let end = queue.first_at_or_behind(self.log_min()).map_err(self.queue_error("read"))?;
                 queue.cut(end).map_err(self.queue_error("cut"))?;
             }
@@ -506,40 +500,6 @@ impl Rebuild<'_> {
             last_timestamp: self.last_timestamp(&result),
             queues: QueuesAre::Anew,
         })
-    }
-
-    /// Puts a unit at the place that its record names.
-    fn lay(
-        &self,
-        placement: &Placement,
-        first: bool,
-        projector: &Projector,
-        repeated: &mut u64,
-    ) -> Result<(), Retry> {
-        let queue = &placement.queue;
-        // Offset 0 again: the topic was deleted and made anew by a broker that left no note of it.
-        let anew = placement.queue_offset == 0 && queue.max_offset() > 0;
-        if first || anew {
-            queue.restart_at(placement.queue_offset).map_err(self.queue_error("cut"))?;
-        }
-        let pushed = projector.push(placement);
-        if pushed.known {
-            *repeated += 1;
-        }
-        if pushed.implausible {
-            placement.report_implausible();
-        }
-        if pushed.holes > 0 {
-            tracing::error!(
-                topic = queue.topic(),
-                queue = queue.queue_id(),
-                from = placement.queue_offset - pushed.holes,
-                to = placement.queue_offset,
-                "messages are lost: holes in the queue"
-            );
-        }
-        self.was_given(queue, queue.max_offset());
-        Ok(())
     }
 
     /// The log's end, from its last file that holds a record.
