@@ -114,6 +114,8 @@ impl Shared {
             }
             laying.queue.set_checked();
         }
+        // What was laid has to be forced to the disk, as what is written in the ordinary way.
+        self.queues.suspect_everything();
         tracing::info!(queues = damaged.len(), "damaged consume queues were laid anew");
         Ok(())
     }

@@ -365,9 +365,23 @@ impl Rebuild<'_> {
         self.spot_check()?;
         self.queues.pushed(pushed);
         let some_are_lost = self.keep_given(result.end);
+        if some_are_lost {
+            self.check_every_queue()?;
+        }
         self.report(&result);
         let queues = if some_are_lost { QueuesAre::Anew } else { QueuesAre::Listed(listed) };
         Ok(Recovered { end: result.end, last_timestamp: self.last_timestamp(&result), queues })
+    }
+
+    /// Before all queues are written: that can't be done to files that are not what they were.
+    fn check_every_queue(&self) -> Result<(), Retry> {
+        for queue in self.queues.iter().filter(|queue| queue.is_to_be_checked()) {
+            if let Some(doubt) = queue.check().map_err(self.queue_error("read"))? {
+                let (topic, queue_id) = (queue.topic(), queue.queue_id());
+                return Err(Retry::Everything(format!("queue {topic}-{queue_id}: {doubt}")));
+            }
+        }
+        Ok(())
     }
 
     /// After the machine was restarted: what each queue's files hold behind what is known is erased; the offsets there were given

@@ -351,3 +351,44 @@ fn a_deleted_topic_of_batches_does_not_come_back_with_an_expired_log_file() {
     scenario.cut_power_after(|image| image.write_name(Path::new("commitlog/00000000000000000000")));
     assert_eq!(scenario.send("Batches", &["new"]), [0]);
 }
+
+#[test]
+fn a_start_that_writes_all_queues_copes_with_a_damaged_one() {
+    let mut scenario = Scenario::begin(FlushDiskType::AsyncFlush);
+    for topic in ["First", "T", "U"] {
+        scenario.send(topic, &["kept"]);
+    }
+    scenario.stop();
+    scenario.start();
+    scenario.send("T", &["new"]);
+    scenario.flush();
+    scenario.send("U", &["lost"]);
+    scenario.store().step_dispatch();
+    scenario.store().step_write_queues().unwrap();
+    scenario.cut_power_after(|image| {
+        image.file_mut(Path::new("consumequeue/T/0/00000000000000000000")).fill(0);
+        image.write_below(Path::new("consumequeue"));
+    });
+    assert_eq!(scenario.bodies("T"), ["kept", "new"]);
+    assert_eq!(scenario.bodies("U"), ["kept"]);
+    assert_eq!(scenario.send("U", &["new"]), [2]);
+}
+
+#[test]
+fn a_queue_that_was_laid_anew_is_flushed_with_the_others() {
+    let units = Path::new("consumequeue/T/0/00000000000000000000");
+    let mut scenario = Scenario::begin(FlushDiskType::AsyncFlush);
+    for topic in ["First", "T"] {
+        scenario.send(topic, &["kept"]);
+    }
+    scenario.stop();
+    let mut image = scenario.machine.take_crashed();
+    image.file_mut(units).fill(0);
+    image.write_everything();
+    scenario.go_on_with(image);
+    assert_eq!(scenario.bodies("T"), ["kept"]);
+    scenario.store().step_flush_projections().unwrap();
+    scenario.cut_power();
+    let laid = std::fs::read(scenario.directory.path().join(units)).unwrap();
+    assert!(laid[..20].iter().any(|byte| *byte != 0));
+}
