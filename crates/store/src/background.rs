@@ -2,7 +2,8 @@
 //!
 //! | thread | what |
 //! |---|---|
-//! | `store-ahead` | creates the next log file, faults pages in ([`Ahead`](crate::log::Ahead)) |
+//! | `store-create` | creates the next log file ([`Ahead`](crate::log::Ahead)) |
+//! | `store-ahead` | faults in the pages behind the log's end |
 //! | `store-flush` | forces the log to the disk: group commit, or every 500 ms |
 //! | `store-dispatch` | feeds queues and index |
 //! | `store-queues` | writes the queues' units to their files, keeps marks and checkpoint |
@@ -74,7 +75,8 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, FileErr
             .map_err(FileError::at("start a thread for", &std::path::PathBuf::from(name)))
     };
     Ok(vec![
-        spawn("store-ahead", |shared| shared.log.ahead.run(|| shared.log.appended.get()))?,
+        spawn("store-create", |shared| shared.log.ahead.create_files())?,
+        spawn("store-ahead", |shared| shared.log.ahead.warm_pages(|| shared.log.appended.get()))?,
         spawn(
             "store-flush",
             match shared.options.flush_disk_type {

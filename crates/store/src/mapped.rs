@@ -192,8 +192,23 @@ impl MappedFile {
 
     /// Starts writing dirty pages of the range to the disk, without waiting for it.
     pub(crate) fn start_write_back(&self, position: u32, len: u32) {
+        self.unmap_pages(position, len);
         // A failure shows up again in the flush that follows.
         let _ = self.sync_range(position, len, libc::SYNC_FILE_RANGE_WRITE);
+    }
+
+    /// Takes whole pages of the range out of this process's page table, all at once; who reads them next maps them again. The system
+    /// protects each page that it writes, and would interrupt every processor for each one that is mapped.
+    fn unmap_pages(&self, position: u32, len: u32) {
+        let start = (position as usize).next_multiple_of(PAGE);
+        let end = (position as usize).saturating_add(len as usize).min(self.map.len()) / PAGE * PAGE;
+        if start < end {
+            // SAFETY: inside of the mapping, at page bounds. The mapping is shared, so its bytes are those of the file's pages, which
+            // stay as they are: this forgets only where they are mapped.
+            unsafe {
+                libc::madvise(self.map.as_mut_ptr().add(start).cast(), end - start, libc::MADV_DONTNEED);
+            }
+        }
     }
 
     /// Writes dirty pages of the range to the disk. What the file system has to note about them may not be durable yet.

@@ -1,5 +1,5 @@
-//! The thread that works ahead of the appenders: creates and maps the next log file, and faults in the pages that the next
-//! appends will touch. Normally that is a window that grows and shrinks with the traffic; with `warmMapedFileEnable` it is
+//! What is done ahead of the appenders, by two threads: one creates and maps the next log file, one faults in the pages that the
+//! next appends will touch. Normally that is a window that grows and shrinks with the traffic; with `warmMapedFileEnable` it is
 //! all of the present file and of the next one, locked into memory.
 
 use std::io;
@@ -51,7 +51,7 @@ pub(crate) enum Warmth {
     WholeFiles,
 }
 
-/// Shared between the appenders and the thread.
+/// Shared between the appenders and the threads.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     directory: PathBuf,
@@ -63,8 +63,10 @@ pub(crate) struct Ahead {
     /// An append that ends at or behind this offset calls [`Ahead::poke`].
     poke_at: AtomicU64,
     state: Mutex<State>,
-    /// Signalled when there is something to do.
-    work: Condvar,
+    /// Signalled when pages have to be faulted in.
+    poked: Condvar,
+    /// Signalled when a file is wanted.
+    wanted: Condvar,
     /// Signalled when a file is ready or could not be made.
     ready: Condvar,
 }
@@ -104,7 +106,8 @@ impl Ahead {
                 poked: false,
                 stopping: false,
             }),
-            work: Condvar::new(),
+            poked: Condvar::new(),
+            wanted: Condvar::new(),
             ready: Condvar::new(),
         }
     }
@@ -117,7 +120,7 @@ impl Ahead {
         state.next = state.next.take().filter(|next| next.base() == active.end());
         drop(state);
         self.poke_at.store(0, Ordering::Relaxed);
-        self.work.notify_one();
+        self.wanted.notify_one();
     }
 
     /// The file that begins at `base`. Normally it is ready; else waits for it. Called with the append lock held.
@@ -137,7 +140,7 @@ impl Ahead {
                 return Err(failure.error.clone());
             }
             state.wanted = Some(base);
-            self.work.notify_one();
+            self.wanted.notify_one();
             if self.ready.wait_until(&mut state, deadline).timed_out() {
                 return Err(AppendError::CreateFile(format!(
                     "the file at {base} was not ready within {TAKE_TIMEOUT:?}: the disk is busy or broken"
@@ -158,7 +161,7 @@ impl Ahead {
     fn poke(&self) {
         self.poke_at.store(u64::MAX, Ordering::Relaxed);
         self.state.lock().poked = true;
-        self.work.notify_one();
+        self.poked.notify_one();
     }
 
     /// A flush has made the pages ahead clean: the next append asks for them again.
@@ -180,7 +183,8 @@ impl Ahead {
 
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
-        self.work.notify_all();
+        self.poked.notify_all();
+        self.wanted.notify_all();
         self.ready.notify_all();
     }
 
@@ -201,8 +205,30 @@ impl Ahead {
         self.state.lock().next.take()
     }
 
-    /// The thread's loop. `write_position` tells the log's end.
-    pub(crate) fn run(&self, write_position: impl Fn() -> u64) {
+    /// Loop of the thread that creates files. It has nothing else to do: on a disk that is busy writing, a file takes long.
+    pub(crate) fn create_files(&self) {
+        loop {
+            let mut state = self.state.lock();
+            let base = loop {
+                if state.stopping {
+                    return;
+                }
+                let retry_at = state.failure.as_ref().map(|failure| failure.retry_at);
+                match (state.wanted.filter(|_| state.next.is_none()), retry_at) {
+                    (Some(_), Some(at)) if at > Instant::now() => {
+                        self.wanted.wait_until(&mut state, at);
+                    }
+                    (Some(base), _) => break base,
+                    (None, _) => self.wanted.wait(&mut state),
+                }
+            };
+            drop(state);
+            self.create(base);
+        }
+    }
+
+    /// Loop of the thread that faults pages in. `write_position` tells the log's end.
+    pub(crate) fn warm_pages(&self, write_position: impl Fn() -> u64) {
         let (window_min, window_max) = match self.warmth {
             Warmth::Window(max) => (WINDOW_MIN, u64::from(max).max(WINDOW_MIN)),
             Warmth::WholeFiles => (u64::from(self.file_size), u64::from(self.file_size)),
@@ -213,61 +239,45 @@ impl Ahead {
         let mut last_poke = Instant::now();
         loop {
             let mut state = self.state.lock();
-            let create = loop {
-                if state.stopping {
-                    return;
-                }
-                if std::mem::take(&mut state.poked) {
-                    break None;
-                }
-                let retry_at = state.failure.as_ref().map(|failure| failure.retry_at);
-                match state.wanted {
-                    Some(base) if state.next.is_none() && retry_at.is_none_or(|at| at <= Instant::now()) => {
-                        break Some(base);
-                    }
-                    Some(_) if state.next.is_none() => {
-                        let retry_at = retry_at.unwrap_or_else(Instant::now);
-                        self.work.wait_until(&mut state, retry_at);
-                    }
-                    _ => self.work.wait(&mut state),
-                }
-            };
-            match create {
-                Some(base) => {
-                    drop(state);
-                    self.create(base);
-                }
-                None => {
-                    let active = state.active.clone();
-                    drop(state);
-                    let now = Instant::now();
-                    window = match now - last_poke {
-                        pause if pause < STEP_SHORT => (window * 2).min(window_max),
-                        pause if pause > STEP_LONG => (window / 2).max(window_min),
-                        _ => window,
-                    };
-                    last_poke = now;
-                    if let Some(active) = active {
-                        let bulk = window >= BULK_WINDOW;
-                        let is_new =
-                            followed.as_ref().is_none_or(|(segment, _)| !Arc::ptr_eq(segment, &active));
-                        if is_new && let Some((finished, _)) = followed.take() {
-                            finished.mapped().expect_order(true);
-                            if self.warmth == Warmth::WholeFiles {
-                                finished.mapped().unlock();
-                            }
-                        }
-                        if followed.as_ref().is_none_or(|(_, in_bulk)| *in_bulk != bulk) {
-                            active.mapped().expect_order(bulk);
-                            if self.warmth == Warmth::WholeFiles {
-                                self.lock_in_memory(&active);
-                            }
-                            followed = Some((Arc::clone(&active), bulk));
-                        }
-                        self.warm(&active, write_position(), window);
-                    }
-                }
+            while !state.poked && !state.stopping {
+                self.poked.wait(&mut state);
             }
+            if state.stopping {
+                return;
+            }
+            state.poked = false;
+            let active = state.active.clone();
+            drop(state);
+            let now = Instant::now();
+            window = match now - last_poke {
+                pause if pause < STEP_SHORT => (window * 2).min(window_max),
+                pause if pause > STEP_LONG => (window / 2).max(window_min),
+                _ => window,
+            };
+            last_poke = now;
+            let Some(active) = active else { continue };
+            // What is brought in at once is written at once: a flush of one message would take megabytes.
+            let bulk = window >= BULK_WINDOW && self.demand == Demand::Write;
+            self.prepare(&active, bulk, &mut followed);
+            self.warm(&active, write_position(), window);
+        }
+    }
+
+    /// Sets how the system treats faults in `active`, when it is new or that changes.
+    fn prepare(&self, active: &Arc<Segment>, bulk: bool, followed: &mut Option<(Arc<Segment>, bool)>) {
+        let is_new = followed.as_ref().is_none_or(|(segment, _)| !Arc::ptr_eq(segment, active));
+        if is_new && let Some((finished, _)) = followed.take() {
+            finished.mapped().expect_order(true);
+            if self.warmth == Warmth::WholeFiles {
+                finished.mapped().unlock();
+            }
+        }
+        if followed.as_ref().is_none_or(|(_, in_bulk)| *in_bulk != bulk) {
+            active.mapped().expect_order(bulk);
+            if self.warmth == Warmth::WholeFiles {
+                self.lock_in_memory(active);
+            }
+            *followed = Some((Arc::clone(active), bulk));
         }
     }
 
@@ -327,6 +337,7 @@ impl Ahead {
                 state.next = Some(segment);
                 // Its first pages may be needed at once.
                 state.poked = true;
+                self.poked.notify_one();
             }
             Err(error) => {
                 if state.failure.is_none() {
@@ -367,7 +378,8 @@ mod tests {
         let active = MappedLog::create(directory.path(), 0, FILE).unwrap();
         ahead.follow(&active);
         std::thread::scope(|scope| {
-            scope.spawn(|| ahead.run(|| 0));
+            scope.spawn(|| ahead.create_files());
+            scope.spawn(|| ahead.warm_pages(|| 0));
             ahead.appended(0);
             let next = ahead.take(u64::from(FILE)).unwrap();
             assert_eq!((next.base(), next.size()), (u64::from(FILE), FILE));
