@@ -88,13 +88,14 @@ fn append(directory: &Path, span: &Span) {
         }
         let begun = Instant::now();
         end = store.append(&mut batch).expect("the disk has room");
+        let took = begun.elapsed();
         batch.clear();
         if end >= span.from {
             if from.is_none() {
                 store.flushed().wait_blocking(end, std::time::Duration::from_secs(60));
                 from = Some((Instant::now(), end));
             }
-            times.push(begun.elapsed().as_micros());
+            times.push(took.as_micros());
         }
     }
     let (begun, from) = from.expect("the measured part was reached");
