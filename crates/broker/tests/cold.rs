@@ -9,7 +9,7 @@ use ferromq_protocol::code::request;
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::message::RecordView;
 use rustix::fs::{Advice, fadvise};
-use support::{Peer, start};
+use support::{Peer, pull_request, start};
 
 const QUEUES: i32 = 8;
 /// In each queue.
@@ -28,21 +28,6 @@ fn send_request(queue_id: i32) -> RemotingCommand {
         .with("h", 0)
         .with("i", "")
         .with_body(vec![b'x'; BODY])
-}
-
-fn pull_request(queue_id: i32, offset: i64) -> RemotingCommand {
-    const SUBSCRIPTION: i32 = 4;
-    RemotingCommand::request(request::PULL_MESSAGE)
-        .with("consumerGroup", "consumers")
-        .with("topic", "T")
-        .with("queueId", queue_id)
-        .with("queueOffset", offset)
-        .with("maxMsgNums", 8)
-        .with("sysFlag", SUBSCRIPTION)
-        .with("commitOffset", 0)
-        .with("suspendTimeoutMillis", 0)
-        .with("subscription", "*")
-        .with("subVersion", 1)
 }
 
 /// Makes the system forget what is in the files of a directory. Nobody must have them open.

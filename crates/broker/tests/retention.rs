@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::RemotingCommand;
-use support::{Peer, start};
+use support::{Peer, pull_request, start};
 
 const FILE: usize = 65_536;
 
@@ -24,21 +24,6 @@ fn send_request() -> RemotingCommand {
         .with("i", "")
         // No two fit into one log file.
         .with_body(vec![b'x'; FILE / 2])
-}
-
-fn pull_request(offset: i64) -> RemotingCommand {
-    const SUBSCRIPTION: i32 = 4;
-    RemotingCommand::request(request::PULL_MESSAGE)
-        .with("consumerGroup", "consumers")
-        .with("topic", "T")
-        .with("queueId", 0)
-        .with("queueOffset", offset)
-        .with("maxMsgNums", 8)
-        .with("sysFlag", SUBSCRIPTION)
-        .with("commitOffset", 0)
-        .with("suspendTimeoutMillis", 0)
-        .with("subscription", "*")
-        .with("subVersion", 1)
 }
 
 #[tokio::test]
@@ -62,7 +47,7 @@ async fn a_consumer_whose_messages_are_gone_is_led_to_the_first_that_is_there() 
     let delete = || RemotingCommand::request(request::DELETE_EXPIRED_COMMITLOG);
     peer.done(delete()).await;
     assert_eq!(
-        peer.done(pull_request(0)).await.number::<i64>("minOffset").expect("a number"),
+        peer.done(pull_request(0, 0)).await.number::<i64>("minOffset").expect("a number"),
         0,
         "all are young"
     );
@@ -77,11 +62,11 @@ async fn a_consumer_whose_messages_are_gone_is_led_to_the_first_that_is_there() 
         File::options().write(true).open(file).expect("a file").set_modified(old).expect("a time");
     }
     peer.done(delete()).await;
-    let moved = peer.call(pull_request(1)).await;
+    let moved = peer.call(pull_request(0, 1)).await;
     let number = |field| moved.number::<i64>(field).expect("a number");
     assert_eq!((moved.code, number("nextBeginOffset")), (response::PULL_OFFSET_MOVED, 4));
     assert_eq!((number("minOffset"), number("maxOffset")), (4, 6));
-    let rest = peer.done(pull_request(4)).await;
+    let rest = peer.done(pull_request(0, 4)).await;
     assert_eq!(rest.number::<i64>("nextBeginOffset").expect("a number"), 6);
     assert!(files[..4].iter().all(|file| !file.exists()) && files[4].exists());
     broker.shutdown().await;

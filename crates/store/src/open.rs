@@ -114,6 +114,7 @@ fn open_or_rebuild(
     // A file may be sparse (as Java makes them): real blocks, so that writing to the mapping can't fail.
     reserve_blocks(active.mapped().file(), log_end - active.base(), u64::from(active.size()))
         .map_err(FileError::at("allocate blocks of", active.path()))?;
+    let failed = |action| FileError::at(action, &queue_directory);
     if recovered.queues != QueuesAre::OnDisk {
         // What the last run wrote and never forced is in the system's memory at best. From here on it counts as flushed.
         for segment in &segments {
@@ -123,9 +124,6 @@ fn open_or_rebuild(
             index.flush()?;
         }
         queues.suspect_everything();
-    }
-    let failed = |action| FileError::at(action, &queue_directory);
-    if recovered.queues != QueuesAre::OnDisk {
         deleted.sync()?;
         // What these topics got after they were deleted, a crash took with the end of the log.
         for topic in deleted.empty_since(log_end) {

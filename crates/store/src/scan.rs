@@ -218,9 +218,14 @@ impl Reader<'_> {
 impl ReadOutcome {
     /// Nothing was looked at, because that could mean to wait for the disk.
     pub(crate) fn cold(queue: &ConsumeQueue, offset: i64) -> ReadOutcome {
+        Self::without_messages(queue, ReadStatus::Cold, offset)
+    }
+
+    /// The outcome of a read that looked at no message, for whatever reason `status` gives.
+    pub fn without_messages(queue: &ConsumeQueue, status: ReadStatus, next_offset: i64) -> ReadOutcome {
         ReadOutcome {
-            status: ReadStatus::Cold,
-            next_offset: offset,
+            status,
+            next_offset,
             min_offset: queue.min_offset(),
             max_offset: queue.max_offset(),
             messages: 0,

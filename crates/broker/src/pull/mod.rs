@@ -206,16 +206,7 @@ fn find(
     let queue = &checked.queue;
     let (group, topic) = (&*header.consumer_group, &*header.topic);
     if let Some(next_offset) = broker.offsets.take_reset(group, topic, header.queue_id) {
-        let outcome = ReadOutcome {
-            status: ReadStatus::OffsetTooSmall,
-            next_offset,
-            min_offset: queue.min_offset(),
-            max_offset: queue.max_offset(),
-            messages: 0,
-            bytes: 0,
-            filtered: 0,
-            suggest_slave: false,
-        };
+        let outcome = ReadOutcome::without_messages(queue, ReadStatus::OffsetTooSmall, next_offset);
         return Found { status: Status::OffsetReset, outcome };
     }
     let request = ReadRequest {

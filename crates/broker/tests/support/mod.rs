@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ferromq_broker::RunningBroker;
 use ferromq_broker::config::BrokerConfig;
+use ferromq_protocol::code::request;
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::frame::HeaderEncoding;
 use ferromq_protocol::header::Request;
@@ -36,6 +37,22 @@ pub(crate) async fn start(directory: &Path, settings: &[(&str, &str)]) -> Runnin
         assert!(config.set(key, value).expect("a valid setting"), "{key} is a setting");
     }
     RunningBroker::start(config).await.expect("the broker starts")
+}
+
+/// A pull (11) from topic `T` that does not wait.
+pub(crate) fn pull_request(queue_id: i32, offset: i64) -> RemotingCommand {
+    const SUBSCRIPTION: i32 = 4;
+    RemotingCommand::request(request::PULL_MESSAGE)
+        .with("consumerGroup", "consumers")
+        .with("topic", "T")
+        .with("queueId", queue_id)
+        .with("queueOffset", offset)
+        .with("maxMsgNums", 8)
+        .with("sysFlag", SUBSCRIPTION)
+        .with("commitOffset", 0)
+        .with("suspendTimeoutMillis", 0)
+        .with("subscription", "*")
+        .with("subVersion", 1)
 }
 
 /// A client on a connection of its own.

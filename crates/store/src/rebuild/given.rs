@@ -15,11 +15,17 @@ impl Rebuild<'_> {
     /// ended by a crash too.
     pub(super) fn remember_given(&self) -> Result<(), Retry> {
         self.recall_given();
+        let given = self.given.borrow();
+        let mut queues = given.values().filter(|(_, next)| *next > 0).peekable();
+        if queues.peek().is_none() {
+            // A new store: nothing to lose.
+            return Ok(());
+        }
         let root = &self.options.root;
         let failed = |error| Retry::from(FileError::at("write the list of queues in", root)(error));
         let log_end = self.segments.last().map_or(0, |segment| segment.end());
         let mut list = QueueListWriter::create_given(root, log_end).map_err(failed)?;
-        for (queue, next) in self.given.borrow().values().filter(|(_, next)| *next > 0) {
+        for (queue, next) in queues {
             let offsets =
                 ListedOffsets { min: *next, max: *next, min_physical: log_end, last_physical: None };
             let (topic, queue_id) = (queue.topic(), queue.queue_id());
