@@ -8,5 +8,6 @@
 //! This crate must not know of request codes, topics or consumers.
 
 pub mod log;
+mod store;
 
 pub use log::{LogBounds, ReplicaLog, ReplicaLogError};

@@ -167,7 +167,7 @@ fn dispatch(shared: &Shared) {
             idle_rounds = 0;
         } else {
             idle_rounds += 1;
-            let idle = || shared.dispatched.get() >= shared.confirmed().get() && !shared.stop.is_stopping();
+            let idle = || !shared.is_to_dispatch(shared.confirmed().get()) && !shared.stop.is_stopping();
             shared.bell.rest(idle_rounds, idle);
         }
     }
@@ -197,9 +197,14 @@ fn write_queues(shared: &Shared) {
 impl Shared {
     /// Forces what has been appended to the disk.
     pub(crate) fn flush_log(&self) -> Result<(), FileError> {
+        self.flush_log_to(u64::MAX)
+    }
+
+    /// As [`flush_log`](Self::flush_log), unless everything below `offset` is on the disk.
+    pub(crate) fn flush_log_to(&self, offset: u64) -> Result<(), FileError> {
         let _flushing = self.flushing.lock();
         let (flushed, appended) = (self.log.flushed.get(), self.log.appended.get());
-        if flushed < appended {
+        if flushed < appended.min(offset) {
             let timestamp = self.log.last_timestamp();
             self.log.files.flush(flushed, appended)?;
             self.flushed_timestamp.store(timestamp, Ordering::Relaxed);
@@ -320,7 +325,9 @@ impl Shared {
         while self.dispatch_round() {}
         self.flush_projections()?;
         if self.dispatched.get() < self.log.appended.get() {
-            tracing::warn!("not everything is dispatched: the next start recovers");
+            if self.dispatched.get() < self.confirmed().get() {
+                tracing::warn!("not everything is dispatched: the next start recovers");
+            }
             return Ok(());
         }
         if let Some(unused) = self.log.ahead.take_unused() {

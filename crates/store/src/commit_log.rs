@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use ferromq_protocol::message::{
     BLANK_LEN_MIN, BLANK_MAGIC, RecordError, RecordView, encode_blank, seal_crc_property, set_log_fields,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::append::{AppendBatch, Outcome};
 use crate::clock::now_ms;
-use crate::error::AppendError;
+use crate::disk;
+use crate::error::{AppendError, FileError, ReplicaError};
 use crate::log::{Ahead, MappedLog, Segment};
+use crate::recovery::erase_behind;
 use crate::waterline::Waterline;
 
 /// Largest step back of the clock that store times do not follow, so that they ascend along the log.
@@ -32,6 +34,10 @@ pub(crate) struct CommitLog {
     /// When the present holder of the append lock got it, ms; 0 when nobody holds it.
     locked_since_ms: AtomicI64,
     closed: AtomicBool,
+    /// Another broker appends, and this one copies. Changed under the append lock.
+    following: AtomicBool,
+    /// Held by those who read what may be erased, and (exclusively) while something is.
+    erasing: RwLock<()>,
 }
 
 /// Where the next record goes. Guarded by the append lock.
@@ -69,6 +75,7 @@ impl CommitLog {
         segment: Arc<Segment>,
         end: u64,
         last_timestamp: i64,
+        following: bool,
     ) -> Self {
         ahead.follow(&segment);
         CommitLog {
@@ -80,6 +87,8 @@ impl CommitLog {
             last_timestamp: AtomicI64::new(last_timestamp),
             locked_since_ms: AtomicI64::new(0),
             closed: AtomicBool::new(false),
+            following: AtomicBool::new(following),
+            erasing: RwLock::default(),
         }
     }
 
@@ -92,6 +101,11 @@ impl CommitLog {
         let mut watched = false;
         let mut result = Ok(());
         let mut from = 0;
+        if self.is_following() {
+            let end = appender.end();
+            self.locked_since_ms.store(0, Ordering::Relaxed);
+            return Appended { end, watched, result: Err(AppendError::Follower) };
+        }
         for entry in &batch.entries {
             let rest = appender.segment.size() - appender.position;
             if entry.group_size as usize + BLANK_LEN_MIN > rest as usize
@@ -175,9 +189,115 @@ impl CommitLog {
         self.closed.store(true, Ordering::Relaxed);
     }
 
+    /// Whether another broker appends.
+    #[inline]
+    pub(crate) fn is_following(&self) -> bool {
+        self.following.load(Ordering::Relaxed)
+    }
+
+    /// Sets who appends. Waits for an append that is under way.
+    pub(crate) fn set_following(&self, following: bool) {
+        let _appender = self.appender.lock();
+        self.following.store(following, Ordering::Relaxed);
+    }
+
+    /// Appends another broker's bytes.
+    pub(crate) fn append_copy(&self, offset: u64, bytes: &[u8]) -> Result<u64, ReplicaError> {
+        let mut appender = self.appender.lock();
+        if !self.is_following() {
+            return Err(ReplicaError::Leading);
+        }
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(AppendError::Shutdown.into());
+        }
+        let file_size = u64::from(appender.segment.size());
+        if bytes.len() as u64 > file_size - offset % file_size {
+            return Err(ReplicaError::OverFileEnd { offset, len: bytes.len(), file_size });
+        }
+        let end = appender.end();
+        if offset != end {
+            if end != self.files.min_offset() || !offset.is_multiple_of(file_size) {
+                return Err(ReplicaError::NotAtEnd { offset, end });
+            }
+            self.begin_at(&mut appender, offset)?;
+        }
+        if appender.position == appender.segment.size() {
+            self.roll(&mut appender)?;
+        }
+        appender.segment.mapped().write(appender.position, bytes);
+        appender.position += bytes.len() as u32;
+        let end = appender.end();
+        self.appended.raise(end);
+        drop(appender);
+        self.appended.notify(end);
+        self.ahead.appended(end);
+        Ok(end)
+    }
+
+    /// Lets a log without any byte begin at `offset`.
+    fn begin_at(&self, appender: &mut Appender, offset: u64) -> Result<(), ReplicaError> {
+        self.ahead.want(offset, None);
+        let segment = self.ahead.take(offset)?;
+        // Until now nothing but zeros. If the process ends here, the next start finds two files and no record.
+        let old = appender.segment.path();
+        disk::remove_file(old).map_err(FileError::at("delete", old))?;
+        self.files.replace(vec![Arc::clone(&segment)]);
+        self.ahead.follow(&segment);
+        *appender = Appender { segment, position: 0 };
+        self.flushed.advance(offset);
+        self.appended.raise(offset);
+        Ok(())
+    }
+
+    /// Erases everything from `offset` on, which lies in the log, so that it can't come back. `before` is called first, when nobody
+    /// appends any more. The caller sees to it that nobody flushes the log meanwhile. Waits for the disk.
+    pub(crate) fn cut(&self, offset: u64, before: impl FnOnce()) -> Result<(), FileError> {
+        let mut appender = self.appender.lock();
+        before();
+        let _erasing = self.erasing.write();
+        let result = self.erase_from(&mut appender, offset);
+        if result.is_err() {
+            // Nothing may be written behind what should be gone.
+            self.closed.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    fn erase_from(&self, appender: &mut Appender, offset: u64) -> Result<(), FileError> {
+        let (kept, removed) = self.files.split(offset);
+        let Some(last) = kept.last().cloned() else { return Ok(()) };
+        self.appended.lower(offset);
+        self.flushed.lower(offset);
+        self.files.replace(kept);
+        // From the end, so that a crash in between leaves no gap.
+        for segment in removed.iter().rev() {
+            disk::remove_file(segment.path()).map_err(FileError::at("delete", segment.path()))?;
+        }
+        if let Some(directory) = last.path().parent().filter(|_| !removed.is_empty()) {
+            disk::sync_directory(directory).map_err(FileError::at("flush", directory))?;
+        }
+        erase_behind(&last, offset)?;
+        self.ahead.follow(&last);
+        *appender = Appender { position: (offset - last.base()) as u32, segment: last };
+        Ok(())
+    }
+
+    /// The bytes from `offset` on up to `end`, as many as lie in one file, copied: they may be erased later.
+    pub(crate) fn copy(&self, offset: u64, end: u64) -> Option<Vec<u8>> {
+        let _reading = self.erasing.read();
+        let end = end.min(self.appended.get());
+        let segment = self.files.segment_at(offset).filter(|_| offset < end)?;
+        Some(segment.range(offset, end.min(segment.end())).to_vec())
+    }
+
     /// Store time of the newest record, ms.
     pub(crate) fn last_timestamp(&self) -> i64 {
         self.last_timestamp.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of the store time of a record that another broker appended.
+    pub(crate) fn set_last_timestamp(&self, timestamp: i64) {
+        self.last_timestamp.store(timestamp, Ordering::Relaxed);
     }
 
     /// How long the present holder of the append lock has had it, ms.

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use ferromq_protocol::message::{RecordView, java_string_hash, java_string_hash_onto, properties, sysflag};
+use ferromq_protocol::message::{
+    RecordError, RecordView, java_string_hash, java_string_hash_onto, properties, sysflag,
+};
 use ferromq_protocol::names::{LMQ_PREFIX, SCHEDULE_TOPIC};
 use parking_lot::Mutex;
 
@@ -382,7 +384,10 @@ impl Dispatcher {
     }
 
     /// Dispatches records up to `target`, at most one round of them. The caller publishes [`position`](Self::position).
-    pub(crate) fn round(&mut self, log: &CommitLog, target: u64) {
+    ///
+    /// `partly` says that the last record below `target` may be there in part only: then it stays until the rest comes.
+    pub(crate) fn round(&mut self, log: &CommitLog, target: u64, partly: bool) {
+        let following = log.is_following();
         let stop = target.min(self.position.saturating_add(ROUND_BYTES));
         self.try_index_again(log);
         while self.position < stop {
@@ -390,10 +395,12 @@ impl Dispatcher {
             let position = self.position;
             match entry_at(&segment, position, target) {
                 Entry::Record(record) if record.physical_offset() == position => {
-                    self.dispatch(&record, &segment);
+                    self.dispatch(&record, &segment, following);
                     self.position = position + record.size() as u64;
                 }
-                Entry::Blank => self.position = segment.end(),
+                Entry::Blank if segment.end() <= target => self.position = segment.end(),
+                Entry::Blank => break,
+                Entry::Bad(error) if partly && is_begin(&error, &segment, position) => break,
                 entry => {
                     // We wrote these bytes; if they are wrong now, the memory or the file was tampered with.
                     let reason = match entry {
@@ -406,6 +413,9 @@ impl Dispatcher {
                     self.position = next.min(target);
                 }
             }
+        }
+        if following {
+            log.set_last_timestamp(self.last_timestamp);
         }
         self.write_if_overfull();
         if !self.arrivals.is_empty() {
@@ -440,16 +450,16 @@ impl Dispatcher {
         self.segment.clone()
     }
 
-    fn dispatch(&mut self, record: &RecordView<'_>, segment: &Arc<Segment>) {
+    fn dispatch(&mut self, record: &RecordView<'_>, segment: &Arc<Segment>, following: bool) {
         if let Some(placement) = self.projector.place(record) {
             if let Err(error) = self.projector.push_for_others(&placement) {
                 tracing::error!(topic = placement.queue.topic(), %error, "can't read the batch consume queue");
             }
-            self.deliver(placement, record, segment);
+            self.deliver(placement, record, segment, following);
         }
         for number in 0..self.projector.further_placements().len() {
             let placement = self.projector.further_placements()[number].clone();
-            self.deliver(placement, record, segment);
+            self.deliver(placement, record, segment, following);
         }
         self.last_timestamp = record.store_timestamp();
         if self.index_stalled.is_none()
@@ -460,9 +470,18 @@ impl Dispatcher {
         }
     }
 
-    fn deliver(&mut self, placement: Placement, record: &RecordView<'_>, segment: &Arc<Segment>) {
+    fn deliver(
+        &mut self,
+        placement: Placement,
+        record: &RecordView<'_>,
+        segment: &Arc<Segment>,
+        following: bool,
+    ) {
         let pushed = self.projector.push(&placement);
         self.units += 1;
+        if following && !pushed.implausible {
+            placement.queue.raise_next_offset(placement.queue_offset + 1);
+        }
         if pushed.implausible {
             placement.report_implausible();
         }
@@ -490,6 +509,56 @@ impl Dispatcher {
                 store_timestamp: record.store_timestamp(),
             });
         }
+    }
+
+    /// Looks at everything behind what was dispatched, up to `end`: the queues' offsets go on behind it, confirmed or not. Returns the
+    /// end of the last whole record.
+    ///
+    /// Only when nobody appends.
+    pub(crate) fn look_ahead(&mut self, log: &CommitLog, end: u64) -> u64 {
+        self.walk_on(log, end, |placement| {
+            placement.queue.raise_next_offset(placement.queue_offset + 1);
+        })
+    }
+
+    /// As [`look_ahead`](Self::look_ahead), when everything from `from` on is about to be erased: its queue offsets can be given again.
+    pub(crate) fn forget_offsets(&mut self, log: &CommitLog, from: u64, end: u64) {
+        self.walk_on(log, end, |placement| {
+            if placement.unit.physical_offset >= from {
+                placement.queue.lower_next_offset(placement.queue_offset);
+            }
+        });
+    }
+
+    fn walk_on(&mut self, log: &CommitLog, end: u64, see: impl Fn(&Placement)) -> u64 {
+        // What is cut may be a whole file.
+        self.segment = None;
+        let mut whole = self.position;
+        let mut at = self.position;
+        while at < end {
+            let Some(segment) = log.files.segment_at(at).or_else(|| log.files.segment_from(at)) else {
+                break;
+            };
+            at = at.max(segment.base());
+            match entry_at(&segment, at, end) {
+                Entry::Record(record) if record.physical_offset() == at => {
+                    let placement = self.projector.place(&record);
+                    placement.iter().chain(self.projector.further_placements()).for_each(&see);
+                    log.set_last_timestamp(record.store_timestamp());
+                    at += record.size() as u64;
+                    whole = at;
+                }
+                Entry::Blank if segment.end() <= end => {
+                    at = segment.end();
+                    whole = at;
+                }
+                _ => {
+                    let next = crate::recovery::find_whole(&segment, at + 1, end.min(segment.end()));
+                    at = next.unwrap_or(segment.end());
+                }
+            }
+        }
+        whole
     }
 
     /// Catches up with indexing, if it stood still.
@@ -521,6 +590,14 @@ impl Dispatcher {
         }
         tracing::info!("indexing has caught up");
         self.index_stalled = None;
+    }
+}
+
+/// Whether what is at `position` looks like the front of a record that ends in this file.
+fn is_begin(error: &RecordError, segment: &Segment, position: u64) -> bool {
+    match error {
+        RecordError::Short { needed, .. } => *needed as u64 <= segment.end() - position,
+        _ => false,
     }
 }
 

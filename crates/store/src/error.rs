@@ -90,6 +90,59 @@ pub enum AppendError {
     /// The store is shutting down.
     #[error("the store is shutting down")]
     Shutdown,
+    /// The log is a copy of another broker's: only that one appends.
+    #[error("this broker is a replica: messages are stored by its master or leader only")]
+    Follower,
+}
+
+/// Why replication could not read or change the log.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplicaError {
+    /// The bytes don't continue the log.
+    #[error("bytes for offset {offset} can't be appended: the log ends at {end}")]
+    NotAtEnd {
+        /// Where they belong.
+        offset: u64,
+        /// Where the log ends.
+        end: u64,
+    },
+    /// The bytes reach over the end of a file.
+    #[error("{len} bytes at offset {offset} reach over the end of a file of {file_size} bytes")]
+    OverFileEnd {
+        /// Where they belong.
+        offset: u64,
+        /// How many.
+        len: usize,
+        /// Size of a file.
+        file_size: u64,
+    },
+    /// The log does not have that offset.
+    #[error("offset {offset} is outside of the log ({begin} to {end})")]
+    Outside {
+        /// The offset asked for.
+        offset: u64,
+        /// Where the log begins.
+        begin: u64,
+        /// Where it ends.
+        end: u64,
+    },
+    /// A confirmed part of the log was to be erased.
+    #[error("the log can't be truncated to {offset}: it is confirmed up to {confirmed}")]
+    Confirmed {
+        /// The offset asked for.
+        offset: u64,
+        /// What was promised.
+        confirmed: u64,
+    },
+    /// The store is not a follower.
+    #[error("this replica leads: it takes no bytes of another one")]
+    Leading,
+    /// The next log file is not to be had, or the store is shut down.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The file system said no.
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 /// Writes are refused for want of disk space. Reads go on; writes come back by themselves.

@@ -68,6 +68,7 @@ mod read_ahead;
 mod rebuild;
 mod recovery;
 mod repair;
+mod replica;
 mod residency;
 mod retention;
 mod scan;
@@ -80,15 +81,16 @@ mod waterline;
 
 pub use append::{AppendBatch, Outcome};
 pub use dispatch::{Arrival, ArrivalListener};
-pub use error::{AppendError, DiskFull, FileError, OpenError, PushError, ReadError};
+pub use error::{AppendError, DiskFull, FileError, OpenError, PushError, ReadError, ReplicaError};
 pub use late::is_light_queue;
 pub use log::{RecordSlice, Segment};
-pub use options::{DiskUsageSource, FlushDiskType, StoreOptions};
+pub use options::{ConfirmedBy, DiskUsageSource, FlushDiskType, StoreOptions};
 pub use queue::{ConsumeQueue, QueueWatch};
 pub use read::{
     AcceptAll, Boundary, MessageFilter, QueueUnit, ReadOutcome, ReadRequest, ReadStatus, RecordRef,
     RecordSink, Residency,
 };
+pub use replica::LogBytes;
 pub use stats::{PUT_LATENCY_BOUNDS_MS, StoreStats};
 pub use store::{QueryResult, Store};
 pub use waterline::{Waterline, WaterlineWait};

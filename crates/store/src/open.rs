@@ -28,6 +28,8 @@ pub(crate) struct Opened {
     /// The file that the next record goes to.
     pub(crate) active: Arc<Segment>,
     pub(crate) log_end: u64,
+    /// Everything below is in queues and index.
+    pub(crate) projected: u64,
     pub(crate) last_timestamp: i64,
     pub(crate) queues: Arc<ConsumeQueues>,
     pub(crate) index: Option<Arc<KeyIndex>>,
@@ -88,6 +90,10 @@ fn open_or_rebuild(
         clean_exit: abort.is_none() && !tail_is_hurt && old_marks.as_ref().is_none_or(|marks| marks.clean),
         index_flushed_ms: checkpoint.read()?.index_ms,
         given: RefCell::default(),
+        fetched_again: match old_marks.as_ref().filter(|_| options.is_replica()) {
+            Some(marks) => marks.synced,
+            None => u64::MAX,
+        },
         seen,
     };
     let way = match seen {
@@ -99,7 +105,7 @@ fn open_or_rebuild(
     };
     let recovered = recover(&mut rebuild, way, &mut marks_file, &mut marks)?;
 
-    let log_end = recovered.end;
+    let (log_end, projected) = (recovered.end, recovered.projected);
     let mut segments = cut(segments, log_end)?;
     let log_min = segments.first().map_or(log_end, |segment| segment.base());
     let active = match segments.last() {
@@ -132,25 +138,25 @@ fn open_or_rebuild(
         }
     }
     (marks.written, marks.synced) = match recovered.queues {
-        QueuesAre::OnDisk => (log_end, log_end),
-        QueuesAre::Listed(position) => (queues.written_below().unwrap_or(log_end), position),
+        QueuesAre::OnDisk => (projected, projected),
+        QueuesAre::Listed(position) => (queues.written_below().unwrap_or(projected), position),
         QueuesAre::Anew => {
             queues.iter().for_each(|queue| queue.correct_min_offset(log_min));
-            queues.write_out(log_end, Extent::All).map_err(|error| match error {
+            queues.write_out(projected, Extent::All).map_err(|error| match error {
                 WriteOutError::Io(error) => OpenError::Io(failed("write")(error)),
                 doubt @ WriteOutError::Doubtful { .. } => {
                     OpenError::BadFile { path: queue_directory.clone(), reason: doubt.to_string() }
                 }
             })?;
-            let list = queues.begin_list(root, log_end).map_err(failed("list"))?;
+            let list = queues.begin_list(root, projected).map_err(failed("list"))?;
             queues.sync().map_err(failed("flush"))?;
             list.finish().map_err(FileError::at("write the list of queues in", root))?;
-            (log_end, log_end)
+            (projected, projected)
         }
     };
     QueueList::remove_given(root).map_err(FileError::at("delete ferromq.given in", root))?;
     deleted.end_with_log(log_end)?;
-    marks.index_synced = log_end;
+    marks.index_synced = projected;
     let log = MappedLog::new(options.commit_log_file_size, segments);
     let last_timestamp = recovered.last_timestamp;
     Ok(Opened {
@@ -158,6 +164,7 @@ fn open_or_rebuild(
         log,
         active,
         log_end,
+        projected,
         last_timestamp,
         queues,
         index,

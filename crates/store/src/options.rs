@@ -14,6 +14,20 @@ pub enum FlushDiskType {
     SyncFlush,
 }
 
+/// Who says up to where the log is confirmed, that is, may be acknowledged and shown to consumers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ConfirmedBy {
+    /// The store itself: what is appended, under SYNC_FLUSH what is flushed.
+    #[default]
+    Store,
+    /// Replication, with [`Store::confirm`](crate::Store::confirm). Nothing behind that goes into queues or index, so it can be
+    /// [truncated](crate::Store::truncate_to).
+    Replication {
+        /// Everything below was confirmed before, as far as replication knows. What the store itself remembers may reach further.
+        known: u64,
+    },
+}
+
 /// Settings of a store. [`StoreOptions::new`] gives RocketMQ's defaults; ratios are percent, sizes bytes.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
@@ -39,6 +53,10 @@ pub struct StoreOptions {
     pub query_max: usize,
     /// `flushDiskType`.
     pub flush_disk_type: FlushDiskType,
+    /// Who confirms what is in the log.
+    pub confirmed_by: ConfirmedBy,
+    /// The store opens as a [follower](crate::Store::follow).
+    pub follower: bool,
     /// `flushIntervalCommitLog` (500 ms), used under ASYNC_FLUSH.
     pub flush_interval_commit_log: Duration,
     /// `flushIntervalConsumeQueue` (1 s).
@@ -126,6 +144,8 @@ impl StoreOptions {
             index_units: 20_000_000,
             query_max: 64,
             flush_disk_type: FlushDiskType::AsyncFlush,
+            confirmed_by: ConfirmedBy::Store,
+            follower: false,
             flush_interval_commit_log: Duration::from_millis(500),
             flush_interval_consume_queue: Duration::from_secs(1),
             append_crc_property: false,
@@ -158,6 +178,19 @@ impl StoreOptions {
     /// Directory of the log files.
     pub fn commit_log_directory(&self) -> PathBuf {
         self.commit_log_directory.clone().unwrap_or_else(|| self.root.join("commitlog"))
+    }
+
+    /// Whether another broker has, or may have, given the log's offsets.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.follower || self.confirmed_by != ConfirmedBy::Store
+    }
+
+    /// Behind this offset nothing is known to be confirmed before somebody says so.
+    pub(crate) fn known_confirmed(&self) -> u64 {
+        match self.confirmed_by {
+            ConfirmedBy::Store => u64::MAX,
+            ConfirmedBy::Replication { known } => known,
+        }
     }
 
     /// Units that one consume queue file holds.

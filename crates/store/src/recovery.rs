@@ -147,10 +147,12 @@ fn meet_damage<E>(
 }
 
 /// Walks the whole records from `from` (where a record begins) on and hands them to `take`, which may stop it. What is
-/// damaged is logged; a lost mark of a file's end is written again.
+/// damaged is logged; a lost mark of a file's end is written again. Damage at or behind `fetched_again` is where the log ends: a
+/// replica gets once more what lies there.
 pub(crate) fn scan<E: From<FileError>>(
     log: &MappedLog,
     from: u64,
+    fetched_again: u64,
     mut take: impl FnMut(&RecordView<'_>, &Arc<Segment>) -> Result<bool, E>,
 ) -> Result<Scan, E> {
     let mut next_progress = from + PROGRESS_BYTES;
@@ -168,6 +170,14 @@ pub(crate) fn scan<E: From<FileError>>(
                 }
                 records += 1;
                 return take(record, segment);
+            }
+            Met::Damage { file, at, reason, .. } if at >= fetched_again => {
+                tracing::warn!(file = %file.path().display(), offset = at, reason, "damaged: the log is cut here, and fetched again");
+                return Ok(false);
+            }
+            Met::FilesMissing { from, to } if from >= fetched_again => {
+                tracing::warn!(from, to, "log files are missing: the log is cut here, and fetched again");
+                return Ok(false);
             }
             Met::Damage { file, at, whole_again_at, reason } => {
                 tracing::error!(file = %file.path().display(), offset = at, whole_again_at, reason, "damaged part of the log skipped");
@@ -288,14 +298,18 @@ pub(crate) fn cut(segments: Vec<Arc<Segment>>, end: u64) -> Result<Vec<Arc<Segme
             disk::remove_file(segment.path()).map_err(FileError::at("delete", segment.path()))?;
             continue;
         }
-        if end < segment.end()
-            && let Some(from) = first_nonzero(&segment, end)
-        {
-            zero(&segment, from).map_err(FileError::at("erase the tail of", segment.path()))?;
-        }
+        erase_behind(&segment, end)?;
         kept.push(segment);
     }
     Ok(kept)
+}
+
+/// Makes everything in a file zeros that lies at or behind `end`.
+pub(crate) fn erase_behind(segment: &Segment, end: u64) -> Result<(), FileError> {
+    match first_nonzero(segment, end).filter(|_| end < segment.end()) {
+        Some(from) => zero(segment, from).map_err(FileError::at("erase the tail of", segment.path())),
+        None => Ok(()),
+    }
 }
 
 fn zero(segment: &Segment, from: u64) -> io::Result<()> {
@@ -367,7 +381,7 @@ mod tests {
     impl Fixture {
         fn scan(&self) -> (Scan, Vec<u64>) {
             let mut found = Vec::new();
-            let scan = scan::<FileError>(&self.log, 0, |record, _| {
+            let scan = scan::<FileError>(&self.log, 0, u64::MAX, |record, _| {
                 found.push(record.physical_offset());
                 Ok(true)
             })

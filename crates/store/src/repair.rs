@@ -86,7 +86,7 @@ impl Shared {
         let mut projector =
             Projector::new(Arc::clone(&self.queues), None, Arc::clone(&self.deleted), &self.options);
         let last = damaged.values().map(|laying| laying.last_physical).max();
-        scan(&self.log.files, self.log.files.min_offset(), |record, _| {
+        scan(&self.log.files, self.log.files.min_offset(), u64::MAX, |record, _| {
             if last.is_none_or(|last| record.physical_offset() > last) {
                 return Ok(false);
             }

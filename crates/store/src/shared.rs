@@ -1,7 +1,7 @@
 //! What the façade and the background threads share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -15,7 +15,7 @@ use crate::index::KeyIndex;
 use crate::lock_file::StoreLock;
 use crate::log::Leaving;
 use crate::marks::{Marks, MarksFile};
-use crate::options::{FlushDiskType, StoreOptions};
+use crate::options::{ConfirmedBy, FlushDiskType, StoreOptions};
 use crate::queue::ConsumeQueues;
 use crate::residency::ResidentBlocks;
 use crate::retention::DiskGuard;
@@ -45,6 +45,14 @@ pub(crate) struct Shared {
     pub(crate) dispatcher: Mutex<Dispatcher>,
     pub(crate) dispatched: Waterline,
     pub(crate) bell: DispatchBell,
+    /// What replication has confirmed: at most the log's end ([`ConfirmedBy::Replication`]).
+    pub(crate) replicated: Waterline,
+    /// What replication has confirmed, maybe behind the log's end.
+    pub(crate) promised: AtomicU64,
+    /// Up to here the dispatcher has found no further whole record: it need not look again before more is confirmed.
+    pub(crate) looked_at: AtomicU64,
+    /// Counts [`Store::lead`](crate::Store::lead) and [`Store::follow`](crate::Store::follow).
+    pub(crate) term: AtomicU64,
     /// A message for a watched queue waits for the flush (SYNC_FLUSH).
     pub(crate) urgent: AtomicBool,
     pub(crate) disk: DiskGuard,
@@ -85,26 +93,40 @@ impl Shared {
     /// What consumers may see.
     #[inline]
     pub(crate) fn confirmed(&self) -> &Waterline {
-        match self.options.flush_disk_type {
-            FlushDiskType::AsyncFlush => &self.log.appended,
-            FlushDiskType::SyncFlush => &self.log.flushed,
+        match (self.options.confirmed_by, self.options.flush_disk_type) {
+            (ConfirmedBy::Store, FlushDiskType::AsyncFlush) => &self.log.appended,
+            (ConfirmedBy::Store, FlushDiskType::SyncFlush) => &self.log.flushed,
+            (ConfirmedBy::Replication { .. }, _) => &self.replicated,
         }
+    }
+
+    /// Whether the last record that is confirmed may be there in part only.
+    fn confirms_parts(&self) -> bool {
+        self.log.is_following() || self.options.confirmed_by != ConfirmedBy::Store
     }
 
     /// One round of dispatch, if there is something to do; says whether there was.
     pub(crate) fn dispatch_round(&self) -> bool {
         let target = self.confirmed().get();
-        if self.dispatched.get() >= target {
+        if !self.is_to_dispatch(target) {
             return false;
         }
         let mut dispatcher = self.dispatcher.lock();
         let before = dispatcher.position();
-        dispatcher.round(&self.log, target);
+        dispatcher.round(&self.log, target, self.confirms_parts());
         let position = dispatcher.position();
+        if position == before {
+            self.looked_at.store(target, Ordering::Relaxed);
+        }
         self.dispatched.raise(position);
         drop(dispatcher);
         self.dispatched.notify(position);
         position > before
+    }
+
+    /// Whether there is anything below `target` that the dispatcher has not seen.
+    pub(crate) fn is_to_dispatch(&self, target: u64) -> bool {
+        self.dispatched.get() < target && self.looked_at.load(Ordering::Relaxed) < target
     }
 
     pub(crate) fn dispatch_to(&self, target: u64) {

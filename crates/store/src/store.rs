@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::error::{AppendError, DiskFull, FileError, OpenError, ReadError};
 use crate::log::{Ahead, Demand, Leaving, RecordSlice, Warmth};
 use crate::lookup::{self, KeyQuery};
 use crate::open::{Opened, open};
-use crate::options::{FlushDiskType, StoreOptions};
+use crate::options::{ConfirmedBy, FlushDiskType, StoreOptions};
 use crate::queue::{ConsumeQueue, Unit};
 use crate::read::{Boundary, MessageFilter, QueueUnit, ReadOutcome, ReadRequest, RecordSink, Residency};
 use crate::residency::ResidentBlocks;
@@ -72,7 +72,14 @@ impl Store {
             false => Warmth::Window(options.warm_window),
         };
         let ahead = Ahead::new(options.commit_log_directory(), options.commit_log_file_size, warmth, demand);
-        let log = CommitLog::new(opened.log, ahead, opened.active, opened.log_end, opened.last_timestamp);
+        let log = CommitLog::new(
+            opened.log,
+            ahead,
+            opened.active,
+            opened.log_end,
+            opened.last_timestamp,
+            options.follower,
+        );
         let projector = Projector::new(
             Arc::clone(&opened.queues),
             opened.index.clone(),
@@ -103,8 +110,12 @@ impl Store {
             leaving: Leaving::default(),
             read_limits: ReadLimits::new(&options, physical_memory()),
             resident_blocks: ResidentBlocks::new(),
-            dispatcher: Mutex::new(Dispatcher::new(projector, opened.log_end, opened.last_timestamp)),
-            dispatched: Waterline::new(opened.log_end),
+            dispatcher: Mutex::new(Dispatcher::new(projector, opened.projected, opened.last_timestamp)),
+            dispatched: Waterline::new(opened.projected),
+            replicated: Waterline::new(opened.projected),
+            promised: AtomicU64::new(opened.projected),
+            looked_at: AtomicU64::new(0),
+            term: AtomicU64::new(0),
             log,
             queues: opened.queues,
             index: opened.index,
@@ -237,10 +248,10 @@ impl Store {
         let appended = shared.log.append(batch);
         let (records, refused) = (batch.outcomes.len(), batch.len() - batch.outcomes.len());
         let bytes = batch.outcomes.iter().map(|outcome| u64::from(outcome.size)).sum();
-        match shared.options.flush_disk_type {
-            FlushDiskType::AsyncFlush => shared.bell.ring(appended.watched),
-            FlushDiskType::SyncFlush if appended.watched => shared.urgent.store(true, Ordering::Release),
-            FlushDiskType::SyncFlush => {}
+        match (shared.options.confirmed_by, shared.options.flush_disk_type) {
+            (ConfirmedBy::Store, FlushDiskType::AsyncFlush) => shared.bell.ring(appended.watched),
+            _ if appended.watched => shared.urgent.store(true, Ordering::Release),
+            _ => {}
         }
         shared.counters.appended(records as u64, bytes, refused as u64, begun.elapsed());
         appended.result.map(|()| appended.end)
@@ -264,7 +275,8 @@ impl Store {
         &self.shared.log.flushed
     }
 
-    /// Everything below may be shown to consumers: `flushed` under SYNC_FLUSH, else `appended`.
+    /// Everything below may be shown to consumers: what replication [confirms](Self::confirm), or (without it) `flushed` under
+    /// SYNC_FLUSH and `appended` else.
     pub fn confirmed(&self) -> &Waterline {
         self.shared.confirmed()
     }
@@ -330,7 +342,11 @@ impl Store {
     /// disk, as all look-ups below.
     pub fn record_at(&self, physical_offset: u64) -> Result<Option<RecordSlice>, ReadError> {
         let log = &self.shared.log;
-        if physical_offset >= log.appended.get() || log.files.segment_at(physical_offset).is_none() {
+        let end = match self.shared.options.confirmed_by {
+            ConfirmedBy::Store => log.appended.get(),
+            ConfirmedBy::Replication { .. } => self.shared.confirmed().get(),
+        };
+        if physical_offset >= end || log.files.segment_at(physical_offset).is_none() {
             return Ok(None);
         }
         match lookup::whole_record_at(log, physical_offset) {

@@ -82,6 +82,11 @@ impl Waterline {
         self.notify(offset);
     }
 
+    /// Lowers the waterline: what was behind `offset` is no longer there. Only where no waiter relies on it.
+    pub(crate) fn lower(&self, offset: u64) {
+        self.offset.fetch_min(offset, Ordering::AcqRel);
+    }
+
     /// First half of [`advance`](Self::advance): raises the waterline. For callers that hold a lock in which nobody should
     /// be woken; [`notify`](Self::notify) must follow.
     #[inline]

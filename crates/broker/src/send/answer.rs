@@ -103,6 +103,7 @@ pub(crate) fn refuse_append(broker: &Broker, error: &AppendError) -> Refusal {
             tracing::error!(root = %broker.store.root().display(), %reason, "can't create the next log file");
             Refusal::system_error("create mapped file failed, server is busy or broken.")
         }
+        AppendError::Follower => Refusal::new(response::SERVICE_NOT_AVAILABLE, error.to_string()),
         AppendError::Shutdown => {
             let remark = "service not available now: the broker is shutting down.";
             Refusal::new(response::SERVICE_NOT_AVAILABLE, remark)

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::{MappedLog, Segment};
+use crate::disk;
 use crate::error::{AppendError, DiskFull};
 
 /// Smallest and first window of faulted-in pages. Flushing makes pages clean again and so costs what lies in the window
@@ -114,12 +115,20 @@ impl Ahead {
 
     /// Asks for the file behind `active`, and for pages of `active` from now on.
     pub(crate) fn follow(&self, active: &Arc<Segment>) {
-        let mut state = self.state.lock();
-        state.active = Some(Arc::clone(active));
-        state.wanted = Some(active.end());
-        state.next = state.next.take().filter(|next| next.base() == active.end());
-        drop(state);
+        self.want(active.end(), Some(active));
         self.poke_at.store(0, Ordering::Relaxed);
+    }
+
+    /// Asks for the file that begins at `base`, and no other. One that is there in vain is removed.
+    pub(crate) fn want(&self, base: u64, active: Option<&Arc<Segment>>) {
+        let mut state = self.state.lock();
+        state.active = active.cloned();
+        state.wanted = Some(base);
+        let useless = state.next.take_if(|next| next.base() != base);
+        drop(state);
+        if let Some(useless) = useless {
+            discard(&useless);
+        }
         self.wanted.notify_one();
     }
 
@@ -330,6 +339,11 @@ impl Ahead {
                 if state.failure.take().is_some() {
                     tracing::info!(file = %segment.path().display(), "log files can be created again");
                 }
+                if state.wanted.is_some_and(|wanted| wanted != base) {
+                    // The log was cut meanwhile: it goes on elsewhere.
+                    discard(&segment);
+                    return;
+                }
                 segment.mapped().expect_order(false);
                 if self.warmth == Warmth::WholeFiles {
                     self.lock_in_memory(&segment);
@@ -362,6 +376,13 @@ impl Ahead {
         } else {
             AppendError::CreateFile(format!("in {}: {error}", self.directory.display()))
         }
+    }
+}
+
+/// Removes a file in which nothing was written, and which must not be taken for a part of the log.
+fn discard(segment: &Segment) {
+    if let Err(error) = disk::remove_file(segment.path()) {
+        tracing::error!(file = %segment.path().display(), %error, "can't delete a log file that was created in vain");
     }
 }
 

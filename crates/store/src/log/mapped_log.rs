@@ -96,6 +96,18 @@ impl MappedLog {
         segments.get(segments.partition_point(|segment| segment.base() < offset)).cloned()
     }
 
+    /// The files that are left when the log ends at `offset`, and the others. A log keeps at least one file.
+    pub(crate) fn split(&self, offset: u64) -> (Vec<Arc<Segment>>, Vec<Arc<Segment>>) {
+        let segments = self.segments.read();
+        let kept = segments.partition_point(|segment| segment.base() < offset).max(1).min(segments.len());
+        (segments[..kept].to_vec(), segments[kept..].to_vec())
+    }
+
+    /// Puts these files in the place of all.
+    pub(crate) fn replace(&self, segments: Vec<Arc<Segment>>) {
+        *self.segments.write() = segments;
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<Segment>> {
         self.segments.read().clone()
     }

@@ -180,6 +180,11 @@ impl ConsumeQueue {
         self.next_offset.fetch_max(offset, Ordering::AcqRel);
     }
 
+    /// The message with queue offset `offset` is erased, and all behind it: their offsets can be given again.
+    pub(crate) fn lower_next_offset(&self, offset: i64) {
+        self.next_offset.fetch_min(offset.max(self.max_offset()), Ordering::AcqRel);
+    }
+
     /// Adds the unit of the message with queue offset `offset`. Only by the dispatcher.
     pub(crate) fn push(&self, offset: i64, unit: Unit) -> Pushed {
         let mut tail = self.tail.lock();

@@ -54,7 +54,9 @@ impl Rebuild<'_> {
     pub(super) fn keep_given(&self, log_end: u64) -> bool {
         self.recall_given();
         let mut some_are_lost = false;
-        for (queue, offset) in self.given.borrow().values() {
+        // A replica gets what it has lost once more, from the one that gave the offsets.
+        let gone = if self.options.is_replica() { Given::new() } else { self.given.borrow().clone() };
+        for (queue, offset) in gone.values() {
             let missing = *offset - queue.max_offset();
             if missing > queue.holes_max() {
                 tracing::error!(

@@ -62,6 +62,8 @@ pub(crate) enum Way {
 pub(crate) struct Recovered {
     /// End of the log.
     pub(crate) end: u64,
+    /// Everything below is in queues and index.
+    pub(crate) projected: u64,
     /// Store time of the last record, ms.
     pub(crate) last_timestamp: i64,
     /// Where the queues are.
@@ -148,6 +150,8 @@ pub(crate) struct Rebuild<'a> {
     pub(crate) index_flushed_ms: i64,
     /// What each queue must not fall below. Kept from one attempt to the next, which finds the queues' files cut.
     pub(crate) given: RefCell<Given>,
+    /// Behind this a replica gets once more what is damaged.
+    pub(crate) fetched_again: u64,
     /// Sees every record that [`Rebuild::everything`] reads.
     pub(crate) seen: Option<&'a dyn Fn(&RecordView<'_>)>,
 }
@@ -246,7 +250,12 @@ impl Rebuild<'_> {
         if self.index.is_some_and(|index| index.reaches_to() < marks.index_end) {
             return doubt("index files are missing".to_owned());
         }
-        Ok(Recovered { end: marks.log_end, last_timestamp: marks.last_timestamp, queues: QueuesAre::OnDisk })
+        Ok(Recovered {
+            end: marks.log_end,
+            projected: marks.log_end,
+            last_timestamp: marks.last_timestamp,
+            queues: QueuesAre::OnDisk,
+        })
     }
 
     /// Makes the handles of all queues, with the offsets from the list. Returns the list's position.
@@ -322,9 +331,11 @@ impl Rebuild<'_> {
         let start = self.start_of_scan(from, rebooted);
         let mut projector = self.projector();
         let mut pushed = 0;
-        let result = scan(&self.log(), start, |record, _| {
+        // What has a unit in a file was confirmed.
+        let mut projected = Projected { end: listed, end_max: self.options.known_confirmed().max(mark) };
+        let result = scan(&self.log(), start, self.fetched_again, |record, _| {
             let offset = record.physical_offset();
-            if offset < from {
+            if offset < from || !projected.includes(record) {
                 return Ok(true);
             }
             let placement = projector.place(record);
@@ -370,7 +381,12 @@ impl Rebuild<'_> {
         }
         self.report(&result);
         let queues = if some_are_lost { QueuesAre::Anew } else { QueuesAre::Listed(listed) };
-        Ok(Recovered { end: result.end, last_timestamp: self.last_timestamp(&result), queues })
+        Ok(Recovered {
+            end: result.end,
+            projected: projected.end(&result),
+            last_timestamp: self.last_timestamp(&result),
+            queues,
+        })
     }
 
     /// Before all queues are written: that can't be done to files that are not what they were.
@@ -474,9 +490,13 @@ impl Rebuild<'_> {
         let mut coverage = self.index.map(|index| Coverage::new(index.ranges())).unwrap_or_default();
         let mut laying = Laying::new(self);
         let mut pushed = 0;
-        let result = scan(&log, self.log_min(), |record, _| {
+        let mut projected = Projected { end: self.log_min(), end_max: self.options.known_confirmed() };
+        let result = scan(&log, self.log_min(), self.fetched_again, |record, _| {
             if let Some(seen) = self.seen {
                 seen(record);
+            }
+            if !projected.includes(record) {
+                return Ok(true);
             }
             let placement = projector.place(record);
             if let Some(placement) = &placement {
@@ -511,6 +531,7 @@ impl Rebuild<'_> {
         self.report(&result);
         Ok(Recovered {
             end: result.end,
+            projected: projected.end(&result),
             last_timestamp: self.last_timestamp(&result),
             queues: QueuesAre::Anew,
         })
@@ -519,7 +540,7 @@ impl Rebuild<'_> {
     /// The log's end, from its last file that holds a record.
     fn find_tail(&self, log: &MappedLog) -> Result<Scan, Retry> {
         for segment in self.segments.iter().rev() {
-            let tail = scan(log, segment.base(), |_, _| Ok::<_, Retry>(true))?;
+            let tail = scan(log, segment.base(), self.fetched_again, |_, _| Ok::<_, Retry>(true))?;
             if tail.records > 0 {
                 return Ok(tail);
             }
@@ -575,6 +596,28 @@ fn spot_checks() -> usize {
         return 1;
     }
     SPOT_CHECKS
+}
+
+/// How far records go into queues and index: what is not known to be confirmed may be truncated yet.
+struct Projected {
+    /// End of the last record that does.
+    end: u64,
+    end_max: u64,
+}
+
+impl Projected {
+    fn includes(&mut self, record: &RecordView<'_>) -> bool {
+        let end = record.physical_offset() + record.size() as u64;
+        let includes = end <= self.end_max;
+        if includes {
+            self.end = self.end.max(end);
+        }
+        includes
+    }
+
+    fn end(&self, scan: &Scan) -> u64 {
+        if scan.end <= self.end_max { scan.end } else { self.end }
+    }
 }
 
 /// Which parts of the log the index files say they cover.
