@@ -3,10 +3,11 @@
 //! The bytes of the log are the same in every mode of replication. A mode only decides who gives out offsets, how bytes travel, and
 //! how far the log is *confirmed*, that is, acknowledged to producers and shown to consumers.
 //!
-//! Read first: [`ReplicaLog`], what replication needs of a commit log.
+//! Read first: [`ReplicaLog`], what replication needs of a commit log; [`classic`], master and slaves.
 //!
 //! This crate must not know of request codes, topics or consumers.
 
+pub mod classic;
 pub mod log;
 mod store;
 
