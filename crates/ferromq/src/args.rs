@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Namesrv(NamesrvArgs),
     /// Run a broker
     Broker(BrokerArgs),
+    /// Run a controller, which decides which replica of a broker set is master
+    Controller(ControllerArgs),
     /// Load a broker and measure it
     Bench(BenchArgs),
     /// Look into a store that no broker has open
@@ -82,6 +84,26 @@ pub(crate) struct BrokerArgs {
     /// Print the important settings and exit
     #[arg(short = 'm', long = "printImportantConfig", conflicts_with = "print_config")]
     pub(crate) print_important_config: bool,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A group of one: a file with
+  controllerDLegerGroup=group1
+  controllerDLegerPeers=n0-127.0.0.1:9878
+  controllerDLegerSelfId=n0")]
+pub(crate) struct ControllerArgs {
+    /// Settings, a controller.conf
+    #[arg(short = 'c', long = "configFile", value_name = "FILE")]
+    pub(crate) config_file: Option<PathBuf>,
+    /// Accepted because RocketMQ's does; a controller needs none
+    #[arg(short = 'n', long = "namesrvAddr", value_name = "LIST", hide = true)]
+    pub(crate) namesrv_addr: Option<String>,
+    /// Print all settings and exit
+    #[arg(short = 'p', long = "printConfigItem")]
+    pub(crate) print_config: bool,
     #[command(flatten)]
     pub(crate) log: LogArgs,
 }

@@ -36,6 +36,14 @@ impl Banner {
         self.java_lines.push(line);
     }
 
+    pub(crate) fn controller_started(&mut self) {
+        self.java_lines.push("The Controller Server boot success. serializeType=JSON".to_owned());
+    }
+
+    pub(crate) fn controller_in_namesrv_started(&mut self) {
+        self.java_lines.push("The ControllerManager boot success. serializeType=JSON".to_owned());
+    }
+
     pub(crate) fn broker_started(&mut self, config: &BrokerConfig) {
         let serialize_type = match config.header_encoding() {
             HeaderEncoding::Json => "JSON",

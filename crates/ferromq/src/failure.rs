@@ -23,6 +23,8 @@ pub(crate) enum Failure {
     Namesrv(#[from] ferromq_namesrv::StartError),
     #[error("the broker can't start: {0}{hint}", hint = hint(.0.to_string()))]
     Broker(#[from] ferromq_broker::StartError),
+    #[error("the controller can't start: {0}{hint}", hint = hint(.0.to_string()))]
+    Controller(#[from] ferromq_controller::StartError),
     #[error("can't start: {0}")]
     System(#[from] io::Error),
 }
@@ -33,7 +35,7 @@ impl Failure {
             Self::BrokerSettings(error) => error.exit_code(),
             Self::ReadFile { .. } | Self::File { .. } | Self::System(_) => 255,
             Self::SerializeType(_) | Self::LogLevel(_) => 1,
-            Self::Namesrv(_) | Self::Broker(_) => 253,
+            Self::Namesrv(_) | Self::Broker(_) | Self::Controller(_) => 253,
         }
     }
 }
@@ -41,7 +43,7 @@ impl Failure {
 fn hint(error: String) -> &'static str {
     match error {
         error if error.contains("in use") => {
-            "\nIs another one running? Otherwise choose another port (listenPort, --namesrv-port, --broker-port)."
+            "\nIs another one running? Otherwise choose another port (listenPort, controllerDLegerPeers, --namesrv-port, --broker-port)."
         }
         _ => "",
     }

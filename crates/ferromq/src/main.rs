@@ -1,4 +1,4 @@
-//! The `ferromq` program: name server, broker, both in one process, a load generator, and tools for a store.
+//! The `ferromq` program: name server, broker, both in one process, controller, a load generator, and tools for a store.
 //!
 //! What lives here: the command line ([`args`]), where settings come from ([`settings`]), starting and stopping
 //! ([`server`]), what is printed and logged ([`banner`], [`logging`]), the load generator ([`mod@bench`]), and the tools for
@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Command::Standalone(args) => server::standalone(&args),
         Command::Namesrv(args) => server::namesrv(&args),
         Command::Broker(args) => server::broker(&args),
+        Command::Controller(args) => server::controller(&args),
         Command::Bench(args) => return bench::run(args),
         Command::Store(args) => return store::run(&args),
     };

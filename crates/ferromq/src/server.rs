@@ -2,17 +2,21 @@
 
 use std::future::Future;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ferromq_broker::RunningBroker;
 use ferromq_broker::config::BrokerConfig;
+use ferromq_controller::Controller;
 use ferromq_namesrv::Namesrv;
+use ferromq_settings::Settings as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::args::{BrokerArgs, NamesrvArgs, StandaloneArgs};
+use crate::args::{BrokerArgs, ControllerArgs, NamesrvArgs, StandaloneArgs};
 use crate::banner::{Banner, absolute};
 use crate::failure::Failure;
 
+use crate::settings::NamesrvAndController;
 use crate::{logging, settings};
 
 /// Exit status after a second signal.
@@ -66,31 +70,94 @@ pub(crate) fn namesrv(args: &NamesrvArgs) -> Result<(), Failure> {
     let settings = settings::of_namesrv(args)?;
     if args.print_config {
         warn_on_stderr(&settings.warnings);
-        return Ok(print_settings(settings.config.items())?);
+        let NamesrvAndController { namesrv, controller } = &settings.config;
+        let mut items = controller.as_ref().map(|controller| controller.items()).unwrap_or_default();
+        items.extend(namesrv.items());
+        return Ok(print_settings(items)?);
     }
     logging::start(&args.log)?;
     warn(&settings.warnings);
-    let config = settings.config;
-    if let Some(file) = &args.config_file {
-        println!("load config properties file OK, {}", file.display());
-    }
+    let NamesrvAndController { namesrv: config, controller } = settings.config;
+    tell_loaded(args.config_file.as_deref());
     run(async move {
         let mut signals = Signals::new()?;
         let bind_address = config.bind_address.clone();
         let namesrv = Namesrv::start(config)?;
+        let controller = match controller {
+            Some(config) => Some(Controller::start(config).await?),
+            None => None,
+        };
         let port = namesrv.address().port();
 
         let mut banner = Banner::new("namesrv");
         banner.fact("name server", namesrv.address());
+        if let Some(controller) = &controller {
+            describe_controller(&mut banner, controller);
+        }
         banner.hint(format!("ferromq broker -n 127.0.0.1:{port}"));
         banner.hint(format!("mqadmin clusterList -n 127.0.0.1:{port}"));
         banner.namesrv_started(&bind_address, port);
+        if controller.is_some() {
+            banner.controller_in_namesrv_started();
+        }
         banner.print();
 
         signals.first().await;
-        signals.while_stopping(namesrv.shutdown()).await;
+        signals
+            .while_stopping(async {
+                if let Some(controller) = controller {
+                    controller.shutdown().await;
+                }
+                namesrv.shutdown().await;
+            })
+            .await;
         Ok(())
     })
+}
+
+/// `ferromq controller`.
+pub(crate) fn controller(args: &ControllerArgs) -> Result<(), Failure> {
+    let settings = settings::of_controller(args)?;
+    if args.print_config {
+        warn_on_stderr(&settings.warnings);
+        return Ok(print_settings(settings.config.items())?);
+    }
+    logging::start(&args.log)?;
+    warn(&settings.warnings);
+    tell_loaded(args.config_file.as_deref());
+    run(async move {
+        let mut signals = Signals::new()?;
+        let controller = Controller::start(settings.config).await?;
+
+        let mut banner = Banner::new("controller");
+        describe_controller(&mut banner, &controller);
+        let addresses = controller.controller_addr();
+        let port = controller.address().port();
+        banner.hint(format!("mqadmin getControllerMetaData -a 127.0.0.1:{port}"));
+        banner.hint(format!("a broker with enableControllerMode=true and controllerAddr={addresses}"));
+        banner.controller_started();
+        banner.print();
+
+        signals.first().await;
+        signals.while_stopping(controller.shutdown()).await;
+        Ok(())
+    })
+}
+
+fn describe_controller(banner: &mut Banner, controller: &Controller) {
+    let (group, id) = controller.identity();
+    banner.fact("controller", format!("{} as {id}", controller.address()));
+    if let Some(group) = group {
+        banner.fact("group", group);
+    }
+    banner.fact("controllers", controller.controller_addr());
+    banner.fact("state", absolute(&controller.store_path().display().to_string()));
+}
+
+fn tell_loaded(file: Option<&Path>) {
+    if let Some(file) = file {
+        println!("load config properties file OK, {}", file.display());
+    }
 }
 
 /// `ferromq broker`.

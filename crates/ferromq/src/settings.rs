@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use ferromq_broker::config::{BrokerConfig, ConfigWarning};
-use ferromq_namesrv::{NamesrvConfig, SetError};
+use ferromq_controller::ControllerConfig;
+use ferromq_namesrv::NamesrvConfig;
 use ferromq_protocol::frame::HeaderEncoding;
 use ferromq_protocol::java_properties;
+use ferromq_settings::{SetError, Settings as Table};
 
-use crate::args::{BrokerArgs, NamesrvArgs, StandaloneArgs};
+use crate::args::{BrokerArgs, ControllerArgs, NamesrvArgs, StandaloneArgs};
 use crate::failure::Failure;
 
 /// Directory of `ferromq standalone`.
@@ -83,28 +85,59 @@ fn broker(file: Option<&Path>, adapt: impl Fn(&mut BrokerConfig)) -> Result<Sett
     Ok(Settings { config, warnings: warnings.iter().map(ConfigWarning::to_string).collect() })
 }
 
+/// Settings of a name server, and of the controller in the same process if there is one.
+#[derive(Debug, Default)]
+pub(crate) struct NamesrvAndController {
+    pub(crate) namesrv: NamesrvConfig,
+    pub(crate) controller: Option<ControllerConfig>,
+}
+
 /// Settings of `ferromq namesrv`.
-pub(crate) fn of_namesrv(args: &NamesrvArgs) -> Result<Settings<NamesrvConfig>, Failure> {
-    let mut config = NamesrvConfig::default();
+pub(crate) fn of_namesrv(args: &NamesrvArgs) -> Result<Settings<NamesrvAndController>, Failure> {
+    let mut namesrv = NamesrvConfig::default();
+    let mut controller = ControllerConfig::default();
     let mut warnings = Vec::new();
     if let Some(file) = &args.config_file {
-        warnings = read_namesrv(&mut config, file)?;
+        let unknown = read_table(&mut namesrv, file)?;
+        namesrv.config_store_path = file.display().to_string();
+        let unknown_to_controller = if namesrv.enable_controller_in_namesrv {
+            read_table(&mut controller, file)?
+        } else {
+            Vec::new()
+        };
+        controller.config_store_path.clone_from(&namesrv.config_store_path);
+        let is_unknown = |warning: &String| {
+            !namesrv.enable_controller_in_namesrv || unknown_to_controller.contains(warning)
+        };
+        warnings = unknown.into_iter().filter(is_unknown).collect();
+    }
+    let controller = namesrv.enable_controller_in_namesrv.then_some(controller);
+    Ok(Settings { config: NamesrvAndController { namesrv, controller }, warnings })
+}
+
+/// Settings of `ferromq controller`.
+pub(crate) fn of_controller(args: &ControllerArgs) -> Result<Settings<ControllerConfig>, Failure> {
+    let mut config = ControllerConfig::default();
+    let mut warnings = Vec::new();
+    if let Some(file) = &args.config_file {
+        warnings = read_table(&mut config, file)?;
         config.config_store_path = file.display().to_string();
     }
     Ok(Settings { config, warnings })
 }
 
-fn read_namesrv(config: &mut NamesrvConfig, file: &PathBuf) -> Result<Vec<String>, Failure> {
+/// Reads a configuration file into a table; returns warnings of keys that it does not have.
+fn read_table(table: &mut impl Table, file: &PathBuf) -> Result<Vec<String>, Failure> {
     let text = std::fs::read(file).map_err(|source| Failure::ReadFile { file: file.clone(), source })?;
     let malformed = |reason: String| Failure::File { file: file.clone(), reason };
     let mut warnings = Vec::new();
     for property in java_properties::parse(&text).map_err(|error| malformed(error.to_string()))? {
         let (key, line) = (property.key, property.line);
-        match config.set(&key, &property.value) {
+        match table.set(&key, &property.value) {
             Ok(()) => {}
             Err(SetError::UnknownKey) => {
                 warnings.push(format!("{}:{line}: unknown key `{key}`, it has no effect", file.display()));
-                config.unknown.insert(key, property.value.trim_end().to_owned());
+                table.unknown_mut().insert(key, property.value.trim_end().to_owned());
             }
             Err(error) => {
                 let file = PathBuf::from(format!("{}:{line}", file.display()));

@@ -9,8 +9,6 @@ use ferromq_protocol::json;
 use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 
-use crate::file;
-
 /// Namespace of the order configurations: topic to `broker:queues;broker:queues`. The only one with a meaning.
 pub(crate) const ORDER_TOPIC_CONFIG: &str = "ORDER_TOPIC_CONFIG";
 
@@ -105,7 +103,7 @@ impl KvConfig {
     pub(crate) fn save(&self) -> io::Result<()> {
         let _writing = self.writing.lock();
         let config_table = self.tables.read().by_namespace.clone();
-        file::replace(&self.path, &json::to_vec(&KVConfigSerializeWrapper { config_table }))
+        ferromq_settings::replace(&self.path, &json::to_vec(&KVConfigSerializeWrapper { config_table }))
     }
 }
 

@@ -6,8 +6,8 @@
 //!
 //! What lives here, from the outside in:
 //!
-//! - [`NamesrvConfig`]: the settings, with the keys of `namesrv.conf`. `live_config` is what clients may see and change
-//!   of them at run time, and what never.
+//! - [`NamesrvConfig`]: the settings, with the keys of `namesrv.conf`. `START_ONLY` names those that
+//!   clients can't change at run time.
 //! - [`Namesrv`]: a running name server. It starts the remoting server with the `service`, and the `tasks` that remove
 //!   brokers, look for silent ones, and tell brokers of a new smallest id in their set.
 //! - `service`: what happens on a connection. Requests go to the `handlers`, which are thin: parse, check, call one
@@ -39,10 +39,8 @@ macro_rules! warn_now_and_then {
 }
 
 mod config;
-mod file;
 mod handlers;
 mod kv;
-mod live_config;
 mod namesrv;
 mod refusal;
 mod routes;
@@ -50,5 +48,5 @@ mod service;
 mod state;
 mod tasks;
 
-pub use config::{NamesrvConfig, SetError};
+pub use config::NamesrvConfig;
 pub use namesrv::{Namesrv, StartError};

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ferromq_remoting::{BindError, Client, Limits, RunningServer, Server, ServerOptions};
+use ferromq_settings::{LiveSettings, Rules};
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -15,7 +16,6 @@ use tokio::time::{Instant, sleep};
 
 use crate::config::NamesrvConfig;
 use crate::kv::KvConfig;
-use crate::live_config::LiveConfig;
 use crate::routes::Routes;
 use crate::service::NamesrvService;
 use crate::state::State;
@@ -23,6 +23,15 @@ use crate::tasks;
 
 /// Notices that may wait; while this many do, brokers that should be told can't be reached anyway.
 const NOTICES_MAX: usize = 1024;
+
+/// What is read only at the start.
+const START_ONLY: [&str; 5] = [
+    "bindAddress",
+    "enableControllerInNamesrv",
+    "listenPort",
+    "serverChannelMaxIdleTimeSeconds",
+    "unRegisterBrokerQueueCapacity",
+];
 
 /// How long connections are given to end at a shutdown.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -61,9 +70,6 @@ impl Namesrv {
         if config.cluster_test {
             tracing::warn!("clusterTest is not offered and has no effect");
         }
-        if config.enable_controller_in_namesrv {
-            tracing::warn!("enableControllerInNamesrv is not offered and has no effect");
-        }
         let idle_timeout = Duration::from_secs(config.server_channel_max_idle_time_seconds.get().into());
         let options = ServerOptions {
             limits: Limits { idle_timeout, ..Limits::default() },
@@ -75,9 +81,15 @@ impl Namesrv {
         let (removals, removals_asked) =
             mpsc::channel(config.unregister_broker_queue_capacity.get() as usize);
         let (notices, notices_asked) = mpsc::channel(NOTICES_MAX);
+        let rules = Rules {
+            server: "name server",
+            start_only: &START_ONLY,
+            black_list: config.config_black_list.clone(),
+            file: PathBuf::from(&config.config_store_path),
+        };
         let state = Arc::new(State {
             kv: KvConfig::load(PathBuf::from(&config.kv_config_path)),
-            config: LiveConfig::new(config),
+            config: LiveSettings::new(config, rules),
             routes: Routes::default(),
             removals,
             notices,

@@ -8,10 +8,10 @@ use ferromq_protocol::command::{FieldError, RemotingCommand};
 use ferromq_protocol::header::HeaderError;
 use ferromq_protocol::java_properties::BadUnicodeEscape;
 use ferromq_protocol::json::JsonError;
+use ferromq_settings::ChangeError;
 use thiserror::Error;
 
 use crate::kv::TooLarge;
-use crate::live_config::ChangeError;
 use crate::routes::RegistrationRefused;
 
 /// A request that gets another answer than SUCCESS. The texts are the remarks.

@@ -9,10 +9,10 @@ use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::frame::FRAME_BYTES_MAX;
 use ferromq_protocol::header::{FLAG_RESPONSE, FieldOut, Head, Request, write_response};
 use ferromq_remoting::{Connection, Service};
+use ferromq_settings::ChangeError;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::handlers::{self, Outcome, RouteRequest};
-use crate::live_config::ChangeError;
 use crate::refusal::Refusal;
 use crate::routes::BrokerAddrInfo;
 use crate::state::{Saving, State};

@@ -3,17 +3,18 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use ferromq_settings::LiveSettings;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::config::NamesrvConfig;
 use crate::kv::KvConfig;
-use crate::live_config::LiveConfig;
 use crate::refusal::Refusal;
 use crate::routes::{MinBrokerIdNotice, Routes, Unregistration};
 
 /// The tables and settings, and the ways to the background tasks.
 pub(crate) struct State {
-    pub(crate) config: LiveConfig,
+    pub(crate) config: LiveSettings<NamesrvConfig>,
     pub(crate) kv: KvConfig,
     pub(crate) routes: Routes,
     /// To the task that removes brokers.

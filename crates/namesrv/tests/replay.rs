@@ -19,6 +19,7 @@ use bytes::Bytes;
 use ferromq_namesrv::{Namesrv, NamesrvConfig};
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::{frame, json};
+use ferromq_settings::Settings as _;
 use serde_json::{Value, json};
 
 /// Where ours answers otherwise on purpose: (step, path of the answer, our value). `docs/differences.md` tells users.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use ferromq_settings::Settings as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::{java_properties, json};
+use ferromq_settings::Settings as _;
 
 use super::Outcome;
 use crate::refusal::Refusal;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Writes `content` to `path`; what was there before is kept as `<path>.bak`, as RocketMQ keeps it. Missing folders
 /// are created. Blocks until the content is on the disk.
-pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let new = with_suffix(path, ".tmp");
