@@ -10,8 +10,10 @@ use arc_swap::ArcSwap;
 use ferromq_protocol::body::{DataVersion, TopicConfigSerializeWrapper};
 use ferromq_protocol::message::RecordFields;
 use ferromq_remoting::{BindError, Limits, RunningServer, Server, ServerOptions};
+use ferromq_replication::classic::HaMaster;
 use ferromq_store::{AppendError, OpenError, Outcome, PushError, Store};
 use thiserror::Error;
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::admin::ConfigVersion;
@@ -23,6 +25,7 @@ use crate::locks::QueueLocks;
 use crate::offsets::ConsumerOffsets;
 use crate::pull::{ColdReads, HeldPulls};
 use crate::registration::{Registrant, Registration};
+use crate::replication::{Replication, is_master};
 use crate::schedule::{self, ScheduleService};
 use crate::send::BrokerProperties;
 use crate::service::{BrokerService, Port};
@@ -50,6 +53,7 @@ pub(crate) struct Broker {
     pub(crate) stats: BrokerStats,
     pub(crate) schedule: ScheduleService,
     pub(crate) registration: Registration,
+    pub(crate) replication: Replication,
 }
 
 /// Why a message of the broker's own making was not stored.
@@ -75,6 +79,16 @@ pub enum StartError {
     /// A port can't be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The port for slaves can't be listened on.
+    #[error(
+        "can't listen for slaves on {address}: {source}; set haListenPort (listenPort + 1 unless it is set)"
+    )]
+    BindHa {
+        /// Where.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// `brokerIP1` is not an address.
     #[error("brokerIP1 must be an IP address, not `{0}`")]
     BrokerIp(String),
@@ -93,6 +107,7 @@ impl Broker {
     pub(crate) fn reconfigure(&self, config: BrokerConfig) {
         self.properties.reconfigure(&config);
         self.store.set_retention(&store_options(&config));
+        self.replication.reconfigure(&config);
         self.config.store(Arc::new(config));
     }
 
@@ -154,6 +169,10 @@ impl Registrant for Broker {
     fn set_ordered(&self, topics: &[&str]) {
         self.topics.set_ordered(topics.iter().copied());
     }
+
+    fn master_is(&self, address: Option<&str>, ha_address: Option<&str>) {
+        self.replication.master_is(address, ha_address);
+    }
 }
 
 /// A broker that serves its ports.
@@ -183,10 +202,17 @@ impl RunningBroker {
         let main = Server::bind(&config.bind_address, port(config.listen_port), options.clone())?;
         let fast_port = if config.listen_port == 0 { 0 } else { port(config.listen_port).saturating_sub(2) };
         let fast = Server::bind(&config.bind_address, fast_port, options)?;
+        let ha_listener = match is_master(&config) {
+            true => Some(bind_ha(&config.bind_address, port(config.ha_port())).await?),
+            false => None,
+        };
         config.listen_port = u32::from(main.address().port());
+        if let Some(listener) = &ha_listener {
+            config.ha_listen_port = u32::from(listener.local_addr()?.port());
+        }
         let (address, fast_address) = (main.address(), fast.address());
 
-        let opened = tokio::task::spawn_blocking(move || Broker::open(config)).await;
+        let opened = tokio::task::spawn_blocking(move || Broker::open(config, ha_listener)).await;
         let broker = opened.map_err(|panic| StartError::System(io::Error::other(panic)))??;
         broker.topics.set_listener({
             let broker = Arc::downgrade(&broker);
@@ -203,6 +229,7 @@ impl RunningBroker {
             move || schedule::run(&broker)
         })?;
         let tasks = vec![tokio::spawn(housekeeping(broker.clone()))];
+        broker.replication.synchronize(&broker);
         broker.registration.start(broker.clone()).await;
         Ok(Self { broker, main, fast, address, fast_address, tasks, schedule: Some(schedule) })
     }
@@ -210,6 +237,11 @@ impl RunningBroker {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it listens for slaves; `None` if it is one.
+    pub fn ha_address(&self) -> Option<SocketAddr> {
+        self.broker.replication.master().map(HaMaster::address)
     }
 
     /// Where it listens for everything but pulls.
@@ -240,6 +272,7 @@ impl RunningBroker {
         for task in self.tasks.drain(..) {
             task.abort();
         }
+        self.broker.replication.stop().await;
         let (broker, schedule) = (self.broker.clone(), self.schedule.take());
         let stopped = tokio::task::spawn_blocking(move || {
             broker.schedule.stop();
@@ -259,12 +292,17 @@ impl RunningBroker {
     }
 }
 
+async fn bind_ha(host: &str, port: u16) -> Result<TcpListener, StartError> {
+    let failed = |source| StartError::BindHa { address: format!("{host}:{port}"), source };
+    TcpListener::bind((host, port)).await.map_err(failed)
+}
+
 fn port(setting: u32) -> u16 {
     u16::try_from(setting).unwrap_or_default()
 }
 
 impl Broker {
-    fn open(config: BrokerConfig) -> Result<Arc<Self>, StartError> {
+    fn open(config: BrokerConfig, ha_listener: Option<TcpListener>) -> Result<Arc<Self>, StartError> {
         let ip: IpAddr = config
             .broker_ip1
             .trim_matches(['[', ']'])
@@ -276,6 +314,7 @@ impl Broker {
         options.batch_topics = TopicTable::batch_topics(&config_directory);
         let levels = options.delay_levels_ms.len();
         let store = Store::open(options)?;
+        let replication = Replication::start(&store, &config, ha_listener)?;
         let topics = TopicTable::load(&config_directory, &config)?;
         topics.restore(store.topics().into_iter().map(|topic| {
             let queues = store.queues_of(&topic).last().map_or(0, |last| last.queue_id() + 1);
@@ -306,6 +345,7 @@ impl Broker {
             ),
             schedule: ScheduleService::load(&config_directory, levels)?,
             registration: Registration::default(),
+            replication,
             topics,
             groups,
             store,

@@ -16,6 +16,7 @@
 //! | `admin` | everything that `mqadmin` asks |
 //! | `stats` | counters that the statistics requests show |
 //! | `config` | `broker.conf`: every key, its default and its meaning |
+//! | `replication` | master and slaves: what a send waits for, copies of what is not in the log |
 //! | `registration` | the broker's entries at the name servers |
 //!
 //! Read first: `broker.rs`, then `service.rs`, then `send/mod.rs`.
@@ -35,6 +36,7 @@ mod offsets;
 mod pull;
 mod query;
 mod registration;
+mod replication;
 mod schedule;
 mod send;
 mod service;

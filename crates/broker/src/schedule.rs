@@ -71,6 +71,16 @@ impl ScheduleService {
         DelayOffsetSerializeWrapper { data_version: *self.data_version.lock(), offset_table: self.offsets() }
     }
 
+    /// Takes over how far the master has come.
+    pub(crate) fn merge(&self, theirs: &DelayOffsetSerializeWrapper) {
+        for (level, theirs) in &theirs.offset_table {
+            let ours = usize::try_from(*level - 1).ok().and_then(|index| self.offsets.get(index));
+            if ours.is_some_and(|ours| ours.fetch_max(*theirs, Ordering::AcqRel) < *theirs) {
+                self.changed.store(true, Ordering::Release);
+            }
+        }
+    }
+
     /// Writes `delayOffset.json` if anything was delivered since the last time.
     pub(crate) fn persist(&self) {
         if !self.changed.swap(false, Ordering::AcqRel) {
@@ -102,16 +112,20 @@ impl ScheduleService {
 /// Delivers until [`ScheduleService::stop`]. Runs on a thread of its own: it may wait for the disk.
 pub(crate) fn run(broker: &Arc<Broker>) {
     let schedule = &broker.schedule;
-    for (index, offset) in schedule.offsets.iter().enumerate() {
-        let queue = broker.store.queue(names::SCHEDULE_TOPIC, index as i32);
-        let saved = offset.load(Ordering::Acquire);
-        offset.store(saved.clamp(queue.min_offset(), queue.max_offset()), Ordering::Release);
-    }
-    let mut earlier = EarlierDeliveries { end_ms: clock::now_ms(), found: HashSet::new() };
+    // Only a master delivers.
+    let mut earlier = None;
     let mut since_save = Duration::ZERO;
-    while schedule.next_round() {
-        for level in 1..=schedule.level_max() {
-            deliver_level(broker, level, &mut earlier);
+    loop {
+        if broker.store.is_follower() {
+            earlier = None;
+        } else {
+            earlier.get_or_insert_with(|| EarlierDeliveries::before_now(broker));
+        }
+        if !schedule.next_round() {
+            break;
+        }
+        if let Some(earlier) = &mut earlier {
+            (1..=schedule.level_max()).for_each(|level| deliver_level(broker, level, earlier));
         }
         since_save += TICK;
         if since_save >= Duration::from_millis(broker.config().flush_delay_offset_interval) {
@@ -131,6 +145,16 @@ struct EarlierDeliveries {
 }
 
 impl EarlierDeliveries {
+    /// Begins to deliver where the queues are.
+    fn before_now(broker: &Broker) -> Self {
+        for (index, offset) in broker.schedule.offsets.iter().enumerate() {
+            let queue = broker.store.queue(names::SCHEDULE_TOPIC, index as i32);
+            let saved = offset.load(Ordering::Acquire);
+            offset.store(saved.clamp(queue.min_offset(), queue.max_offset()), Ordering::Release);
+        }
+        Self { end_ms: clock::now_ms(), found: HashSet::new() }
+    }
+
     /// Whether the log holds the delivered copy of a delayed message that was due at `due_ms`.
     fn contain(&mut self, broker: &Broker, topic: &str, delayed: &RecordView<'_>, due_ms: i64) -> bool {
         let Some(unique_key) = delayed.property("UNIQ_KEY").filter(|_| due_ms <= self.end_ms) else {

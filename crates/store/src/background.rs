@@ -316,7 +316,9 @@ impl Shared {
         keeper.marks.index_synced = written;
         keeper.write(true)?;
         let physic_ms = self.flushed_timestamp.load(Ordering::Relaxed);
-        keeper.checkpoint.write(CheckpointTimes { physic_ms, logics_ms: timestamp, index_ms }, true)
+        let master_flushed_offset = keeper.master_flushed_offset;
+        let times = CheckpointTimes { physic_ms, logics_ms: timestamp, index_ms, master_flushed_offset };
+        keeper.checkpoint.write(times, true)
     }
 
     /// The orderly end of everything: what is appended is flushed, dispatched, written, and said to be so.

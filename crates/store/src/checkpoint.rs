@@ -21,6 +21,8 @@ pub(crate) struct CheckpointTimes {
     pub(crate) logics_ms: i64,
     /// End time of the newest full index file.
     pub(crate) index_ms: i64,
+    /// What a slave was told of how far its master has flushed.
+    pub(crate) master_flushed_offset: i64,
 }
 
 /// The checkpoint file.
@@ -51,6 +53,7 @@ impl Checkpoint {
         bytes[..8].copy_from_slice(&times.physic_ms.to_be_bytes());
         bytes[8..16].copy_from_slice(&times.logics_ms.to_be_bytes());
         bytes[16..24].copy_from_slice(&times.index_ms.to_be_bytes());
+        bytes[24..32].copy_from_slice(&times.master_flushed_offset.to_be_bytes());
         disk::write_all_at(&self.file, &bytes, 0).map_err(FileError::at("write", &self.path))?;
         if sync {
             disk::sync_data(&self.file).map_err(FileError::at("flush", &self.path))?;
@@ -72,7 +75,8 @@ impl CheckpointTimes {
             let time = bytes.get(at..)?.first_chunk::<8>()?;
             Some(i64::from_be_bytes(*time))
         };
-        let times = CheckpointTimes { physic_ms: at(0)?, logics_ms: at(8)?, index_ms: at(16)? };
+        let (physic_ms, logics_ms, index_ms) = (at(0)?, at(8)?, at(16)?);
+        let times = CheckpointTimes { physic_ms, logics_ms, index_ms, master_flushed_offset: at(24)? };
         (bytes.len() as u64 == LEN).then_some(times)
     }
 }
@@ -117,7 +121,7 @@ mod tests {
         // docs/spec/02-store.md §18.8
         let root = tempfile::tempdir().unwrap();
         let checkpoint = Checkpoint::open(root.path()).unwrap();
-        let times = CheckpointTimes { physic_ms: 0, logics_ms: 1_700_000_004_234, index_ms: 0 };
+        let times = CheckpointTimes { logics_ms: 1_700_000_004_234, ..CheckpointTimes::default() };
         checkpoint.write(times, true).unwrap();
         assert_eq!(checkpoint.read().unwrap(), times);
         let bytes = fs::read(root.path().join("checkpoint")).unwrap();

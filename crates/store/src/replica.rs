@@ -190,6 +190,16 @@ impl Store {
         future::poll_fn(look).await
     }
 
+    /// How far the master has flushed, as this slave was told; 0 if it was not.
+    pub fn master_flushed_offset(&self) -> i64 {
+        self.shared.keeper.lock().master_flushed_offset
+    }
+
+    /// Keeps what this slave was told of how far its master has flushed. It is in the checkpoint file after the next flush.
+    pub fn set_master_flushed_offset(&self, offset: i64) {
+        self.shared.keeper.lock().master_flushed_offset = offset;
+    }
+
     /// Wakes `waker` once the log's end is at or above `target`; at once if it is.
     pub fn wake_at_end(&self, target: u64, waker: Waker) {
         self.shared.log.appended.register(target, waker);

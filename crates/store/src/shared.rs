@@ -81,6 +81,8 @@ pub(crate) struct Keeper {
     pub(crate) marks: Marks,
     /// Store time of the newest record whose unit is in its file.
     pub(crate) written_timestamp: i64,
+    /// What a slave was told of how far its master has flushed.
+    pub(crate) master_flushed_offset: i64,
 }
 
 impl Keeper {

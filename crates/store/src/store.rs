@@ -90,6 +90,7 @@ impl Store {
         // From here on an exit is unclean, until a shutdown says otherwise.
         let token = format!("{} {:x}", std::process::id(), now_ms());
         let mut keeper = Keeper {
+            master_flushed_offset: opened.checkpoint.read()?.master_flushed_offset,
             checkpoint: opened.checkpoint,
             marks_file: opened.marks_file,
             marks: opened.marks,

@@ -1,8 +1,7 @@
-//! Requests about replicas, as a master without any answers them.
+//! Requests about replicas.
 
 use std::sync::Arc;
 
-use ferromq_protocol::body::HARuntimeInfo;
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_remoting::Connection;
 
@@ -12,20 +11,19 @@ use crate::broker::Broker;
 
 /// GET_BROKER_HA_STATUS.
 pub(super) fn get_broker_ha_status(broker: &Arc<Broker>, _: &Arc<Connection>, _: &RemotingCommand) -> Answer {
-    answer_body(&HARuntimeInfo {
-        master: true,
-        master_commit_log_max_offset: i64::try_from(broker.store.appended().get()).unwrap_or(i64::MAX),
-        ..HARuntimeInfo::default()
-    })
+    answer_body(&broker.replication.status(&broker.store))
 }
 
 /// RESET_MASTER_FLUSH_OFFSET tells a slave how far its master has flushed; a master has nothing to do.
 pub(super) fn reset_master_flush_offset(
-    _: &Arc<Broker>,
+    broker: &Arc<Broker>,
     _: &Arc<Connection>,
     request: &RemotingCommand,
 ) -> Answer {
-    let _: i64 = request.number("masterFlushOffset")?;
+    let offset: i64 = request.number("masterFlushOffset")?;
+    if broker.store.is_follower() {
+        broker.store.set_master_flushed_offset(offset);
+    }
     Ok(RemotingCommand::success())
 }
 

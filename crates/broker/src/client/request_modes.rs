@@ -59,6 +59,16 @@ impl MessageRequestModes {
         self.file.wait(self.file.changed())
     }
 
+    /// Makes the table that of a master.
+    pub(crate) fn become_copy(&self, theirs: MessageRequestModeSerializeWrapper) {
+        let mut table = self.table.write();
+        if *table != theirs {
+            *table = theirs;
+            drop(table);
+            self.file.changed();
+        }
+    }
+
     /// Saves what is not saved yet and ends the saving.
     pub(crate) fn stop(&self) {
         self.file.stop();

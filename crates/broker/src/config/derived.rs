@@ -69,6 +69,7 @@ pub fn store_options(config: &BrokerConfig) -> StoreOptions {
         FlushDiskType::AsyncFlush => ferromq_store::FlushDiskType::AsyncFlush,
         FlushDiskType::SyncFlush => ferromq_store::FlushDiskType::SyncFlush,
     };
+    options.follower = config.broker_role == super::BrokerRole::Slave;
     options.flush_interval_commit_log = millis(config.flush_interval_commit_log);
     options.flush_interval_consume_queue = millis(config.flush_interval_consume_queue);
     options.warm_whole_files = config.warm_maped_file_enable;

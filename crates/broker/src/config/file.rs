@@ -133,11 +133,13 @@ impl BrokerConfig {
         if self.enable_controller_mode && self.enable_d_leger_commit_log {
             return Err(ConfigError::ControllerAndDledger);
         }
-        if self.broker_role == BrokerRole::Slave && self.broker_id == 0 {
+        if self.broker_role == BrokerRole::Slave && self.broker_id <= 0 {
             return Err(ConfigError::Conflict("Slave's brokerId must be > 0"));
         }
         self.check_supported()?;
-        self.broker_id = 0;
+        if self.broker_role != BrokerRole::Slave {
+            self.broker_id = 0;
+        }
         self.ha_listen_port = self.ha_port();
         Ok(())
     }
@@ -146,14 +148,8 @@ impl BrokerConfig {
     fn check_supported(&self) -> Result<(), ConfigError> {
         let is_path_list = self.store_path_commit_log.as_ref().is_some_and(|path| path.contains([',', ';']));
         let asked_for = [
-            ("brokerRole", self.broker_role == BrokerRole::Slave, "this version can't follow a master"),
             ("enableControllerMode", self.enable_controller_mode, "this version knows no controllers"),
             ("enableDLegerCommitLog", self.enable_d_leger_commit_log, "this version knows no Raft groups"),
-            (
-                "inSyncReplicas",
-                self.in_sync_replicas > 1,
-                "this version has no replicas that could have a message",
-            ),
             ("storeType", self.store_type != "default", "only the store type `default` is there"),
             ("configManagerVersion", self.config_manager_version != "v1", "only the version `v1` is there"),
             ("storePathCommitLog", is_path_list, "this version keeps its log in one directory"),
@@ -345,7 +341,12 @@ mod tests {
             let error = resolve(settings).unwrap_err();
             (error.exit_code(), error.to_string())
         };
-        assert_eq!(failure(&[("brokerRole", "SLAVE")]), (253, "Slave's brokerId must be > 0".into()));
+        for id in ["0", "-1"] {
+            let slave = [("brokerRole", "SLAVE"), ("brokerId", id)];
+            assert_eq!(failure(&slave), (253, "Slave's brokerId must be > 0".into()));
+        }
+        assert_eq!(resolve(&[("brokerRole", "SLAVE"), ("brokerId", "3")]).unwrap().broker_id, 3);
+        assert_eq!(resolve(&[("brokerRole", "SYNC_MASTER"), ("brokerId", "3")]).unwrap().broker_id, 0);
         assert_eq!(failure(&[("enableControllerMode", "true"), ("enableDLegerCommitLog", "true")]).0, 252);
         assert_eq!(
             failure(&[("authenticationEnabled", "true")]),
@@ -355,12 +356,9 @@ mod tests {
                     .into()
             )
         );
-        for (key, value) in [
-            ("storeType", "defaultRocksDB"),
-            ("configManagerVersion", "v2"),
-            ("storePathCommitLog", "/a,/b"),
-            ("inSyncReplicas", "2"),
-        ] {
+        for (key, value) in
+            [("storeType", "defaultRocksDB"), ("configManagerVersion", "v2"), ("storePathCommitLog", "/a,/b")]
+        {
             assert_eq!(failure(&[(key, value)]).0, 253, "{key}");
         }
         for list in ["127.0.0.1", ":9876", "a:9876;;b:1", "a:99999", "a:9876,b:9876"] {

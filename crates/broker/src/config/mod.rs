@@ -122,7 +122,13 @@ impl BrokerConfig {
         self.listen_port.saturating_sub(2)
     }
 
-    fn ha_port(&self) -> u32 {
-        if self.ha_listen_port == 0 { self.listen_port + 1 } else { self.ha_listen_port }
+    /// Port for slaves; 0, any free port, if `listenPort` and `haListenPort` are.
+    pub(crate) fn ha_port(&self) -> u32 {
+        match (self.ha_listen_port, self.listen_port) {
+            // Any free port.
+            (0, 0) => 0,
+            (0, listen_port) => listen_port + 1,
+            (ha_listen_port, _) => ha_listen_port,
+        }
     }
 }

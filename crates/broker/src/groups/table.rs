@@ -184,6 +184,33 @@ impl SubscriptionGroups {
         self.changed(groups)
     }
 
+    /// Makes the table that of a master, whose groups, prohibitions and version these are.
+    pub(crate) fn become_copy(
+        &self,
+        theirs: BTreeMap<String, SubscriptionGroupConfig>,
+        forbidden: BTreeMap<String, BTreeMap<String, i32>>,
+        version: DataVersion,
+    ) {
+        let mut groups = self.shared.groups.write();
+        if groups.data_version == version
+            && groups.forbidden == forbidden
+            && groups.by_name.len() == theirs.len()
+            && theirs
+                .iter()
+                .all(|(name, group)| groups.by_name.get(name).is_some_and(|ours| **ours == *group))
+        {
+            return;
+        }
+        let named = |(group_name, group): (String, SubscriptionGroupConfig)| {
+            (group_name.clone(), Arc::new(SubscriptionGroupConfig { group_name, ..group }))
+        };
+        groups.by_name = theirs.into_iter().map(named).collect();
+        groups.forbidden = forbidden;
+        groups.data_version = version;
+        drop(groups);
+        self.file.changed();
+    }
+
     /// Waits until a change is on the disk. Only for threads that may block.
     pub(crate) fn wait_saved(&self, revision: Revision) -> Result<(), SaveError> {
         self.file.wait(revision)

@@ -32,6 +32,9 @@ struct Wanted<'r> {
 }
 
 fn reset_offset(broker: &Arc<Broker>, _: &Arc<Connection>, request: &RemotingCommand) -> Answer {
+    if broker.store.is_follower() {
+        return Err(Refusal::system_error("Can not reset offset in slave broker"));
+    }
     let wanted = Wanted {
         group: request.text("group")?,
         topic: request.text("topic")?,

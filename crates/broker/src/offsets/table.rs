@@ -150,6 +150,30 @@ impl ConsumerOffsets {
         taken
     }
 
+    /// Takes over what another broker of the set knows. No group goes back by that.
+    pub(crate) fn merge(&self, theirs: ConsumerOffsetSerializeWrapper) {
+        let light = theirs.lmq_offset_table.into_iter().flatten();
+        let light = light.map(|(key, offset)| (key, BTreeMap::from([(0, offset)])));
+        let mut is_ahead = false;
+        for (key, offsets) in theirs.offset_table.into_iter().chain(light) {
+            let Some((topic, group)) = key.split_once('@') else { continue };
+            for (queue_id, offset) in offsets {
+                if offset >= 0 && self.committed(group, topic, queue_id).is_none_or(|ours| ours < offset) {
+                    is_ahead = true;
+                    self.table.change(group, topic, queue_id, |queue| {
+                        queue.committed = queue.committed.max(Some(offset));
+                    });
+                }
+            }
+        }
+        let mut version = self.table.data_version.lock();
+        if is_ahead || version.data_version < theirs.data_version {
+            version.data_version = version.data_version.max(theirs.data_version);
+            drop(version);
+            self.file.changed();
+        }
+    }
+
     /// Records where the group goes on after a restart, whatever was there. For what clients report use
     /// [`commit`](Self::commit), which checks it.
     pub(crate) fn set_committed(&self, group: &str, topic: &str, queue_id: i32, offset: i64) {

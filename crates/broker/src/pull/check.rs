@@ -14,7 +14,6 @@ use super::{Asked, Checked};
 use crate::answer::{FAQ, Refusal};
 use crate::broker::Broker;
 use crate::clock;
-use crate::config::BrokerRole;
 use crate::topics::PERM_READ;
 
 /// Why a NO_PERMISSION answer was given: the `forbiddenType` of its header.
@@ -64,7 +63,7 @@ pub(super) fn check(
     let config = broker.config();
     let header = &asked.header;
     let (group_name, topic_name) = (&*header.consumer_group, &*header.topic);
-    if config.broker_role == BrokerRole::Slave && !config.slave_read_enable {
+    if broker.store.is_follower() && !config.slave_read_enable {
         return Err(PullRefusal::bare(Refusal::rejected()));
     }
     if config.broker_permission as i32 & PERM_READ == 0 {

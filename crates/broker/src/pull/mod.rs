@@ -161,11 +161,22 @@ enum Status {
 struct Found {
     status: Status,
     outcome: ReadOutcome,
+    /// Offsets outside of the queue are for the master to correct: this slave may lack what it has.
+    is_unchecked: bool,
+    /// It was worth a thread that waits for the disk.
+    is_cold: bool,
 }
 
 impl Found {
     /// 3.6.
     fn code(&self, asked_offset: i64) -> i32 {
+        match self.code_of_master(asked_offset) {
+            response::PULL_OFFSET_MOVED if self.is_unchecked => response::PULL_RETRY_IMMEDIATELY,
+            code => code,
+        }
+    }
+
+    fn code_of_master(&self, asked_offset: i64) -> i32 {
         let Status::Read(status) = self.status else { return response::PULL_OFFSET_MOVED };
         match status {
             ReadStatus::Found => response::SUCCESS,
@@ -207,7 +218,7 @@ fn find(
     let (group, topic) = (&*header.consumer_group, &*header.topic);
     if let Some(next_offset) = broker.offsets.take_reset(group, topic, header.queue_id) {
         let outcome = ReadOutcome::without_messages(queue, ReadStatus::OffsetTooSmall, next_offset);
-        return Found { status: Status::OffsetReset, outcome };
+        return Found { status: Status::OffsetReset, outcome, is_unchecked: false, is_cold: false };
     }
     let request = ReadRequest {
         offset: header.queue_offset,
@@ -215,16 +226,33 @@ fn find(
         max_bytes: usize::MAX,
         residency,
     };
-    let outcome = broker.store.read(queue, request, &checked.filter, bodies);
-    Found { status: Status::Read(outcome.status), outcome }
+    let mut outcome = broker.store.read(queue, request, &checked.filter, bodies);
+    let is_unchecked = broker.store.is_follower()
+        && !broker.config().offset_check_in_slave
+        && matches!(
+            outcome.status,
+            ReadStatus::OffsetOverflowBadly | ReadStatus::OffsetTooSmall | ReadStatus::NoMessageInQueue
+        );
+    if is_unchecked {
+        outcome.next_offset = header.queue_offset;
+    }
+    Found {
+        status: Status::Read(outcome.status),
+        outcome,
+        is_unchecked,
+        is_cold: residency == Residency::Any,
+    }
 }
 
-/// Which broker the consumer should ask next (3.6): a slave, if slaves serve reads and this one lags far behind.
-fn suggested_broker(broker: &Broker, checked: &Checked, outcome: &ReadOutcome) -> i64 {
+/// Which broker the consumer should ask next (3.6): a slave, if slaves serve reads and this consumer lags far behind, or what it
+/// reads is not in memory. The latter only if there is a slave that has it.
+fn suggested_broker(broker: &Broker, checked: &Checked, found: &Found) -> i64 {
     if !broker.config().slave_read_enable {
         return 0;
     }
-    if outcome.suggest_slave {
+    let is_cold = found.is_cold && found.status == Status::Read(ReadStatus::Found);
+    let can_help = || broker.store.is_follower() || broker.replication.has_slave_in_sync();
+    if found.outcome.suggest_slave || is_cold && can_help() {
         checked.group.which_broker_when_consume_slowly
     } else {
         checked.group.broker_id
@@ -242,7 +270,7 @@ fn write_found(
 ) {
     let outcome = &found.outcome;
     let fields = [
-        ("suggestWhichBrokerId", FieldOut::Number(suggested_broker(broker, checked, outcome))),
+        ("suggestWhichBrokerId", FieldOut::Number(suggested_broker(broker, checked, found))),
         ("nextBeginOffset", FieldOut::Number(outcome.next_offset)),
         ("minOffset", FieldOut::Number(outcome.min_offset)),
         ("maxOffset", FieldOut::Number(outcome.max_offset)),

@@ -239,6 +239,8 @@ impl<R: Registrant> Entry<'_, R> {
         let timeout = Duration::from_millis(config.register_broker_timeout_mills.into());
         let answer = check(self.client.invoke(&self.link.address, register, timeout).await?)?;
         self.version = Some(version);
+        let told = |field: &str| answer.field(field).filter(|address| !address.is_empty());
+        self.registrant.master_is(told("masterAddr"), told("haServerAddr"));
         let ordered = request::ordered_topics(&answer);
         if !ordered.is_empty() {
             self.registrant.set_ordered(&ordered.iter().map(String::as_str).collect::<Vec<_>>());

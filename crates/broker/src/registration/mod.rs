@@ -42,6 +42,9 @@ pub(crate) trait Registrant: Send + Sync + 'static {
 
     /// A name server says that these topics are ordered.
     fn set_ordered(&self, topics: &[&str]);
+
+    /// A name server says where the master answers requests and where its HA port is, if it knows.
+    fn master_is(&self, address: Option<&str>, ha_address: Option<&str>);
 }
 
 /// Keeps the broker registered, from [`start`](Self::start) to [`stop`](Self::stop).

@@ -33,7 +33,10 @@ impl Service for Reporter {
 
     fn request(&self, (): &mut (), connection: &Arc<Connection>, request: &Request<'_>, out: &mut Vec<u8>) {
         let _ = self.asked.send(RemotingCommand::from_request(request).unwrap());
-        let mut answer = RemotingCommand::success().with_body(self.order_topics);
+        let mut answer = RemotingCommand::success()
+            .with("masterAddr", "10.0.0.1:10911")
+            .with("haServerAddr", "10.0.0.1:10912")
+            .with_body(self.order_topics);
         answer.opaque = request.opaque;
         answer.encode(connection.encoding(), out);
     }
@@ -69,6 +72,7 @@ struct Broker {
     config: Mutex<BrokerConfig>,
     version: AtomicI64,
     ordered: Mutex<Vec<String>>,
+    master: Mutex<[Option<String>; 2]>,
 }
 
 impl Registrant for Broker {
@@ -92,6 +96,10 @@ impl Registrant for Broker {
     fn set_ordered(&self, topics: &[&str]) {
         *self.ordered.lock() = topics.iter().map(|topic| (*topic).to_owned()).collect();
     }
+
+    fn master_is(&self, address: Option<&str>, ha_address: Option<&str>) {
+        *self.master.lock() = [address, ha_address].map(|address| address.map(str::to_owned));
+    }
 }
 
 fn broker(name_servers: &[&NameServer]) -> Arc<Broker> {
@@ -114,6 +122,8 @@ async fn every_name_server_is_told_at_the_start_and_at_the_end() {
     let (registration, broker) = (Registration::default(), broker(&[&one, &two]));
     registration.start(broker.clone()).await;
     assert_eq!(*broker.ordered.lock(), ["Ordered"]);
+    let master = ["10.0.0.1:10911", "10.0.0.1:10912"].map(|address| Some(address.to_owned()));
+    assert_eq!(*broker.master.lock(), master);
     for name_server in [&mut one, &mut two] {
         assert_eq!(name_server.next_registration().await, (all(), 0));
     }

@@ -15,7 +15,7 @@ mod send_back;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ferromq_protocol::code::response;
 use ferromq_protocol::header::{FieldValue, Request};
@@ -23,11 +23,12 @@ use ferromq_protocol::message::{RecordFields, sysflag};
 use ferromq_protocol::names;
 use ferromq_protocol::send::SendHeader;
 use ferromq_remoting::Connection;
-use ferromq_store::{AppendBatch, FlushDiskType, PushError};
+use ferromq_store::{AppendBatch, PushError};
 
 use crate::answer::Refusal;
 use crate::broker::Broker;
-use crate::config::{BrokerConfig, BrokerRole};
+use crate::config::BrokerConfig;
+use crate::replication::acks::Acks;
 use crate::topics::is_batch;
 use answer::Stored;
 pub(crate) use answer::refuse_append;
@@ -106,7 +107,7 @@ struct Pending {
     /// A batch in one record: the answer says its id.
     inner_batch: bool,
     unique_id: Range<usize>,
-    /// Whether the answer waits for what the flush mode demands.
+    /// Whether the answer waits for the disk and for replicas, if the settings say so.
     wait: bool,
 }
 
@@ -168,7 +169,7 @@ impl SendRound {
         }
         let config = &settings.config;
         let checked = || -> Result<(), Refusal> {
-            if config.broker_role == BrokerRole::Slave {
+            if broker.store.is_follower() {
                 return Err(Refusal::rejected());
             }
             check::accepts_sends_now(config)
@@ -333,7 +334,7 @@ impl SendRound {
         }
         let appended = broker.store.append(&mut self.batch);
         let outcomes = self.batch.outcomes();
-        let sync_flush = broker.store.options().flush_disk_type == FlushDiskType::SyncFlush;
+        let acks = Acks::wanted(broker, &settings.config);
         let mut parked: Vec<Stored<'static>> = Vec::new();
         let mut last_end = 0;
         let put_millis = settings.began.elapsed().as_millis() as u64;
@@ -369,16 +370,19 @@ impl SendRound {
                 inner_batch: pending.inner_batch,
                 records: Cow::Borrowed(records),
             };
-            if sync_flush && pending.wait {
-                last_end = records[records.len() - 1].end();
-                parked.push(stored.into_owned());
-            } else {
-                let ids = &mut self.message_ids;
-                stored.write(out, ids, connection.encoding(), broker, &settings.config, response::SUCCESS);
+            match if pending.wait { acks.at_once() } else { Some(response::SUCCESS) } {
+                Some(code) => {
+                    let ids = &mut self.message_ids;
+                    stored.write(out, ids, connection.encoding(), broker, &settings.config, code);
+                }
+                None => {
+                    last_end = records[records.len() - 1].end();
+                    parked.push(stored.into_owned());
+                }
             }
         }
         if !parked.is_empty() {
-            answer_when_flushed(broker.clone(), connection.clone(), settings.config, parked, last_end);
+            answer_later(broker.clone(), connection.clone(), settings.config, acks, parked, last_end);
         }
         for count in self.counts.drain(..).filter(|count| count.puts > 0) {
             count.target.stats.add_many(count.puts, count.messages, count.bytes);
@@ -390,26 +394,21 @@ impl SendRound {
     }
 }
 
-/// Answers stored sends once the log is on the disk up to `end`, or says that this took too long.
-fn answer_when_flushed(
+/// Answers stored sends once everything up to `end` is as safe as the settings demand, or says that this took too long.
+fn answer_later(
     broker: Arc<Broker>,
     connection: Arc<Connection>,
     config: Arc<BrokerConfig>,
+    acks: Acks,
     parked: Vec<Stored<'static>>,
     end: u64,
 ) {
     tokio::spawn(async move {
-        let timeout = Duration::from_millis(config.sync_flush_timeout.into());
-        let flushed = tokio::time::timeout(timeout, broker.store.flushed().wait(end)).await;
-        let reached = broker.store.flushed().get();
+        let reached = acks.wait(&broker, &config, end).await;
         let mut ids = String::new();
         connection.send_with(|out| {
             for stored in &parked {
-                let code = if flushed.is_ok() || stored.end() <= reached {
-                    response::SUCCESS
-                } else {
-                    response::FLUSH_DISK_TIMEOUT
-                };
+                let code = reached.code(stored.end());
                 stored.write(out, &mut ids, connection.encoding(), &broker, &config, code);
             }
         });

@@ -30,8 +30,8 @@ fn send_back(broker: &Arc<Broker>, _: &Arc<Connection>, request: &RemotingComman
     let wanted_level: i32 = request.number("delayLevel")?;
     let limit: Option<i32> = request.number_or_none("maxReconsumeTimes")?;
     let config = broker.config();
-    if config.broker_id != 0 {
-        return Err(Refusal::system_error(format!("no master available along with {}", config.broker_ip1)));
+    if broker.store.is_follower() {
+        return Err(Refusal::rejected());
     }
     let settings = broker.groups.get_or_create(&config, group).map_err(|_| retry::unknown_group(group))?;
     if config.broker_permission as i32 & PERM_WRITE == 0 {

@@ -1,6 +1,6 @@
 //! The table of topics.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -289,6 +289,35 @@ impl TopicTable {
         topics.data_version.next_version(0, clock::now_ms());
         self.shared.changed(topics);
         Some(self.saved_soon(TopicChange::Deleted(topic)))
+    }
+
+    /// Makes the table that of a master, whose topics and version these are. Topics that only a broker has to itself stay.
+    pub(crate) fn become_copy(&self, theirs: BTreeMap<String, TopicConfig>, version: DataVersion) {
+        let mut topics = self.shared.topics.write();
+        let is_gone = |topic: &&String| !theirs.contains_key(*topic) && !self.is_system(topic);
+        let gone: Vec<String> = topics.by_name.keys().filter(is_gone).cloned().collect();
+        for topic in &gone {
+            topics.by_name.remove(topic);
+        }
+        let mut changed = Vec::new();
+        for (topic_name, topic) in theirs {
+            let topic = TopicConfig { topic_name, ..topic };
+            if topics.by_name.get(&topic.topic_name).is_none_or(|ours| **ours != topic) {
+                let topic = Arc::new(topic);
+                topics.by_name.insert(topic.topic_name.clone(), topic.clone());
+                changed.push(topic);
+            }
+        }
+        let is_new = std::mem::replace(&mut topics.data_version, version) != version;
+        if !is_new && gone.is_empty() && changed.is_empty() {
+            return;
+        }
+        self.shared.changed(topics);
+        for topic in &gone {
+            tracing::info!(topic, "the master no longer has this topic");
+            self.saved_soon(TopicChange::Deleted(topic));
+        }
+        self.saved_soon(TopicChange::Updated(&changed));
     }
 
     /// Waits until a change is on the disk. Only for threads that may block.

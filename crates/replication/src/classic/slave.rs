@@ -45,7 +45,7 @@ pub enum SlaveState {
     /// It is not.
     #[default]
     Ready,
-    /// It is.
+    /// It is, and its log was found to be a part of the master's.
     Transfer,
 }
 
@@ -243,10 +243,15 @@ impl<'a> Link<'a> {
         link.report(reported).await?;
         let end = bounds.end;
         tracing::info!(master = address, from = reported, end, "connected to the master");
-        let mut status = shared.status.lock();
-        (status.state, status.trouble) = (SlaveState::Transfer, None);
-        drop(status);
+        link.note_compared();
         Ok(link)
+    }
+
+    fn note_compared(&self) {
+        if self.intake.is_compared() {
+            let mut status = self.shared.status.lock();
+            (status.state, status.trouble) = (SlaveState::Transfer, None);
+        }
     }
 
     async fn run(&mut self) -> Result<Never, SlaveError> {
@@ -305,6 +310,7 @@ impl<'a> Link<'a> {
         });
         let (intake, result) = work.await.map_err(|error| SlaveError::Socket(io::Error::other(error)))?;
         self.intake = intake;
+        self.note_compared();
         let end = self.shared.log.bounds().end;
         if self.intake.is_compared() && end > self.reported {
             self.report(end).await?;

@@ -8,8 +8,8 @@ macro_rules! identity_settings {
     broker_name: String = host_name(); restart "brokerName" [important];
     /// Name of the cluster.
     broker_cluster_name: String = "DefaultCluster".to_owned(); restart "brokerClusterName" [important];
-    /// 0 is the master, more than 0 a slave.
-    broker_id: u64 = 0; restart "brokerId" [important];
+    /// 0 is the master, more than 0 a slave; what is set counts for a slave only.
+    broker_id: i64 = 0; restart "brokerId" [important];
     /// Port for clients. The fast port is this minus 2, and the replication port this plus 1 unless it is set.
     listen_port: u32 = 10911; restart "listenPort" [important] in 0..=65535;
     /// Address to listen on.

@@ -8,28 +8,36 @@ macro_rules! replication_settings {
     broker_role: BrokerRole = BrokerRole::AsyncMaster; restart "brokerRole" [important];
     /// Port for slaves; 0 is `listenPort` plus 1.
     ha_listen_port: u32 = 0; restart "haListenPort" in 0..=65535;
-    /// Address of the master that a slave follows, unless a name server tells.
-    ha_master_address: Option<String> = None; unused "haMasterAddress" [important];
-    /// Milliseconds between two heartbeats to a slave.
-    ha_send_heartbeat_interval: u32 = 5000; unused "haSendHeartbeatInterval";
-    /// Milliseconds after which a silent connection to a slave is closed.
-    ha_housekeeping_interval: u32 = 20_000; unused "haHousekeepingInterval";
-    /// Bytes of a transfer to a slave.
-    ha_transfer_batch_size: u32 = 32_768; unused "haTransferBatchSize";
-    /// Bytes that a slave may be behind and still count.
-    ha_max_gap_not_in_sync: u32 = 268_435_456; unused "haMaxGapNotInSync";
+    /// Where a slave finds its master's HA port; unless set, name servers tell. Topics, groups and progress need a name server
+    /// all the same.
+    ha_master_address: Option<String> = None; restart "haMasterAddress" [important];
+    /// Milliseconds without anything else after which master and slave send each other a heartbeat.
+    ha_send_heartbeat_interval: u32 = 5000; live "haSendHeartbeatInterval";
+    /// Milliseconds after which master and slave close a connection over which nothing came.
+    ha_housekeeping_interval: u32 = 20_000; live "haHousekeepingInterval";
+    /// Most bytes of the log in one frame to a slave.
+    ha_transfer_batch_size: u32 = 32_768; live "haTransferBatchSize" in 1..=4_194_292;
+    /// A slave that lacks so many bytes of the log is not in sync.
+    ha_max_gap_not_in_sync: u32 = 268_435_456; live "haMaxGapNotInSync";
+    /// Slaves that one address may stand for when replicas are counted: the HA protocol does not say who connects. More connections
+    /// than that are taken for old ones of the same slave, and closed. Not a setting of RocketMQ's.
+    ha_slaves_per_host: u32 = 1; live "haSlavesPerHost" in 1..=100;
+    /// An empty slave copies the whole log of its master. RocketMQ's slaves begin with the master's last file, as this one does if
+    /// this is `false`. Not a setting of RocketMQ's.
+    ha_copy_whole_log: bool = true; restart "haCopyWholeLog";
     /// Milliseconds that a slave may be behind and still count.
     ha_max_time_slave_not_catchup: u64 = 15_000; unused "haMaxTimeSlaveNotCatchup";
-    /// Limit the speed of transfers to slaves.
-    ha_flow_control_enable: bool = false; unused "haFlowControlEnable";
-    /// Bytes a second.
-    max_ha_transfer_byte_in_second: u64 = 104_857_600; unused "maxHaTransferByteInSecond";
-    /// Milliseconds that a send waits for replicas.
-    slave_timeout: u32 = 3000; unused "slaveTimeout";
+    /// Send each slave no more than `maxHaTransferByteInSecond`.
+    ha_flow_control_enable: bool = false; live "haFlowControlEnable";
+    /// Most bytes that a slave is sent in a second; see `haFlowControlEnable`.
+    max_ha_transfer_byte_in_second: u64 = 104_857_600; live "maxHaTransferByteInSecond";
+    /// Milliseconds that a send to a `SYNC_MASTER` waits for replicas.
+    slave_timeout: u32 = 3000; live "slaveTimeout";
     /// Members of the broker set.
     total_replicas: u32 = 1; unused "totalReplicas";
-    /// Members that must have a message, the master included.
-    in_sync_replicas: u32 = 1; unused "inSyncReplicas";
+    /// With `SYNC_MASTER`: replicas that must have a message before its send is answered, the master included. 1: one slave, if
+    /// there is one, as in RocketMQ 4.
+    in_sync_replicas: u32 = 1; live "inSyncReplicas";
     /// The least that this may be lowered to.
     min_in_sync_replicas: u32 = 1; unused "minInSyncReplicas";
     /// All members that are in sync must have a message.

@@ -225,7 +225,7 @@ macro_rules! store_settings {
     /// Record how far behind readers are. FerroMQ always does.
     disk_fall_recorded: bool = true; unused "diskFallRecorded";
     /// Slaves correct offsets as well.
-    offset_check_in_slave: bool = false; unused "offsetCheckInSlave";
+    offset_check_in_slave: bool = false; live "offsetCheckInSlave";
     /// Queue units that an estimate looks at.
     max_consume_queue_scan: u32 = 20_000; unused "maxConsumeQueueScan";
     /// Matches after which an estimate extrapolates.

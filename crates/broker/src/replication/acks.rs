@@ -1,0 +1,121 @@
+//! What has to be true of a message before its send is answered (`docs/spec/05-ha.md` 3).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferromq_protocol::code::response;
+use ferromq_store::FlushDiskType;
+use tokio::time::timeout;
+
+use crate::broker::Broker;
+use crate::config::{BrokerConfig, BrokerRole};
+
+/// What sends wait for, beside the append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Acks {
+    /// The log must be on the disk (SYNC_FLUSH).
+    flush: bool,
+    replicas: Replicas,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replicas {
+    /// The master's own log is enough.
+    None,
+    /// So many replicas must have the message, the master included.
+    AtLeast(usize),
+    /// A slave was wanted and none is there, or none that has kept up.
+    Unavailable,
+}
+
+impl Acks {
+    /// What a send that comes now waits for.
+    pub(crate) fn wanted(broker: &Broker, config: &BrokerConfig) -> Self {
+        let flush = broker.store.options().flush_disk_type == FlushDiskType::SyncFlush;
+        let replicas = match config.broker_role {
+            BrokerRole::SyncMaster => match config.in_sync_replicas {
+                // Nobody chooses this role to have no copy: what RocketMQ 4 does.
+                0 | 1 if broker.replication.has_slave_in_sync() => Replicas::AtLeast(2),
+                0 | 1 => Replicas::Unavailable,
+                replicas => Replicas::AtLeast(replicas as usize),
+            },
+            BrokerRole::AsyncMaster | BrokerRole::Slave => Replicas::None,
+        };
+        Self { flush, replicas }
+    }
+
+    /// The code of answers that need not be waited for, if there is one.
+    pub(crate) fn at_once(self) -> Option<i32> {
+        match self {
+            Self { flush: false, replicas: Replicas::None } => Some(response::SUCCESS),
+            Self { flush: false, replicas: Replicas::Unavailable } => Some(response::SLAVE_NOT_AVAILABLE),
+            _ => None,
+        }
+    }
+
+    /// Waits until everything below `end` is as wanted, as long as the settings allow.
+    pub(crate) async fn wait(self, broker: &Arc<Broker>, config: &BrokerConfig, end: u64) -> Reached {
+        let flushed = async {
+            if !self.flush {
+                return u64::MAX;
+            }
+            let limit = Duration::from_millis(config.sync_flush_timeout.into());
+            match timeout(limit, broker.store.flushed().wait(end)).await {
+                Ok(()) => u64::MAX,
+                Err(_) => broker.store.flushed().get(),
+            }
+        };
+        let replicated = async {
+            let (Replicas::AtLeast(replicas), Some(master)) = (self.replicas, broker.replication.master())
+            else {
+                return u64::MAX;
+            };
+            let limit = Duration::from_millis(config.slave_timeout.into());
+            match timeout(limit, master.replicated(end, replicas)).await {
+                Ok(()) => u64::MAX,
+                Err(_) => master.replicated_to(replicas),
+            }
+        };
+        let (flushed, replicated) = tokio::join!(flushed, replicated);
+        Reached { flushed, replicated, is_unavailable: self.replicas == Replicas::Unavailable }
+    }
+}
+
+/// What was reached in time.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    flushed: u64,
+    replicated: u64,
+    is_unavailable: bool,
+}
+
+impl Reached {
+    /// The code of the answer to a message that ends at `end`. The replicas' verdict counts more than the disk's.
+    pub(crate) fn code(&self, end: u64) -> i32 {
+        if self.is_unavailable {
+            response::SLAVE_NOT_AVAILABLE
+        } else if end > self.replicated {
+            response::FLUSH_SLAVE_TIMEOUT
+        } else if end > self.flushed {
+            response::FLUSH_DISK_TIMEOUT
+        } else {
+            response::SUCCESS
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_replicas_verdict_comes_first() {
+        let reached =
+            |flushed, replicated, is_unavailable| Reached { flushed, replicated, is_unavailable }.code(10);
+        assert_eq!(reached(10, 10, false), response::SUCCESS);
+        assert_eq!(reached(9, 10, false), response::FLUSH_DISK_TIMEOUT);
+        assert_eq!(reached(10, 9, false), response::FLUSH_SLAVE_TIMEOUT);
+        assert_eq!(reached(9, 9, false), response::FLUSH_SLAVE_TIMEOUT);
+        assert_eq!(reached(9, u64::MAX, true), response::SLAVE_NOT_AVAILABLE);
+    }
+}

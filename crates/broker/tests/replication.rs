@@ -1,0 +1,358 @@
+//! A master and its slave, as clients see them.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use ferromq_broker::RunningBroker;
+use ferromq_namesrv::{Namesrv, NamesrvConfig};
+use ferromq_protocol::body::{HARuntimeInfo, SubscriptionGroupConfig};
+use ferromq_protocol::code::request;
+use ferromq_protocol::command::RemotingCommand;
+use ferromq_protocol::json;
+use support::{Peer, pull_request, start};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A name server, a master, a slave, and a client of each broker.
+struct Set {
+    namesrv: Namesrv,
+    master: RunningBroker,
+    slave: RunningBroker,
+    of_master: Peer,
+    of_slave: Peer,
+    directory: tempfile::TempDir,
+}
+
+impl Set {
+    async fn start(settings: &[(&str, &str)]) -> Set {
+        let directory = tempfile::tempdir().unwrap();
+        let namesrv = start_namesrv(directory.path(), 0);
+        let address = namesrv_address(&namesrv);
+        let mut of_master = vec![("namesrvAddr", address.as_str())];
+        of_master.extend(settings);
+        let master = start(&directory.path().join("master"), &of_master).await;
+        let slave = start_slave(directory.path(), &address, settings).await;
+        let (to_master, to_slave) = (Peer::connect(&master).await, Peer::connect(&slave).await);
+        Set { namesrv, master, slave, of_master: to_master, of_slave: to_slave, directory }
+    }
+
+    async fn stop(self) {
+        self.slave.shutdown().await;
+        self.master.shutdown().await;
+        self.namesrv.shutdown().await;
+    }
+}
+
+fn start_namesrv(directory: &Path, port: u16) -> Namesrv {
+    let file = |name: &str| directory.join(name).display().to_string();
+    Namesrv::start(NamesrvConfig {
+        listen_port: port,
+        bind_address: "127.0.0.1".to_owned(),
+        kv_config_path: file("kv.json"),
+        config_store_path: file("namesrv.properties"),
+        ..NamesrvConfig::default()
+    })
+    .unwrap()
+}
+
+fn namesrv_address(namesrv: &Namesrv) -> String {
+    format!("127.0.0.1:{}", namesrv.address().port())
+}
+
+async fn start_slave(directory: &Path, namesrv: &str, settings: &[(&str, &str)]) -> RunningBroker {
+    let mut of_slave = vec![
+        ("namesrvAddr", namesrv),
+        ("brokerRole", "SLAVE"),
+        ("brokerId", "1"),
+        ("brokerIP2", "127.0.0.1"),
+        ("slaveReadEnable", "true"),
+    ];
+    of_slave.extend(settings.iter().filter(|(key, _)| *key != "brokerRole"));
+    start(&directory.join("slave"), &of_slave).await
+}
+
+const ON_THIS_MACHINE: (&str, &str) = ("brokerIP2", "127.0.0.1");
+
+fn send_request(properties: &str, body: &str) -> RemotingCommand {
+    RemotingCommand::request(request::SEND_MESSAGE_V2)
+        .with("a", "producers")
+        .with("b", "T")
+        .with("c", "TBW102")
+        .with("d", 4)
+        .with("e", 0)
+        .with("f", 0)
+        .with("g", 1_700_000_000_000i64)
+        .with("h", 0)
+        .with("i", properties)
+        .with("j", 0)
+        .with("k", false)
+        .with("m", false)
+        .with_body(body.to_owned())
+}
+
+async fn send(peer: &Peer, count: usize) {
+    for number in 0..count {
+        peer.done(send_request("", &format!("m{number}"))).await;
+    }
+}
+
+async fn send_code(peer: &Peer, properties: &str) -> (i32, Duration) {
+    let begun = Instant::now();
+    let answer = peer.call(send_request(properties, "x")).await;
+    assert!(answer.field("msgId").is_some(), "{answer:?}");
+    (answer.code, begun.elapsed())
+}
+
+/// Asks until the answer is as wanted.
+async fn until<T: std::fmt::Debug>(ask: impl AsyncFn() -> T, is_wanted: impl Fn(&T) -> bool) -> T {
+    let begun = Instant::now();
+    loop {
+        let answer = ask().await;
+        if is_wanted(&answer) {
+            return answer;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{answer:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn max_offset(peer: &Peer) -> i64 {
+    let question = RemotingCommand::request(request::GET_MAX_OFFSET).with("topic", "T").with("queueId", 0);
+    peer.done(question).await.number("offset").unwrap()
+}
+
+fn pull(offset: i64) -> RemotingCommand {
+    pull_request(0, offset)
+}
+
+async fn ha_status(peer: &Peer) -> HARuntimeInfo {
+    let answer = peer.done(RemotingCommand::request(request::GET_BROKER_HA_STATUS)).await;
+    json::from_slice(&answer.body).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slave_serves_what_its_master_has_also_when_the_master_is_gone() {
+    let set = Set::start(&[ON_THIS_MACHINE]).await;
+    send(&set.of_master, 20).await;
+    until(async || max_offset(&set.of_slave).await, |offset| *offset == 20).await;
+    // The topic comes with the tables.
+    let answer = until(async || set.of_slave.call(pull(0)).await, |answer| answer.code == 0).await;
+    let of_master = set.of_master.done(pull(0)).await;
+    assert_eq!(answer.body, of_master.body);
+    assert_eq!(answer.field("suggestWhichBrokerId"), Some("0"));
+
+    let status = until(
+        async || ha_status(&set.of_master).await,
+        |status| status.ha_connection_info.first().is_some_and(|slave| slave.diff == 0),
+    )
+    .await;
+    assert!(status.master && status.in_sync_slave_nums == 1 && status.ha_connection_info[0].in_sync);
+    let of_slave = ha_status(&set.of_slave).await;
+    assert!(!of_slave.master && of_slave.ha_connection_info.is_empty());
+    let client = of_slave.ha_client_runtime_info;
+    assert_eq!(client.max_offset, status.master_commit_log_max_offset);
+    assert_eq!(
+        client.master_addr,
+        set.master.ha_address().map(|address| format!("127.0.0.1:{}", address.port()))
+    );
+
+    // Writes are for the master.
+    let refused = set.of_slave.call(send_request("", "x")).await;
+    let remark = "[REJECTREQUEST]system busy, start flow control for a while";
+    assert_eq!((refused.code, refused.remark.as_deref()), (2, Some(remark)));
+    let reset = RemotingCommand::request(request::INVOKE_BROKER_TO_RESET_OFFSET)
+        .with("topic", "T")
+        .with("group", "g")
+        .with("timestamp", 0)
+        .with("isForce", true);
+    let refused = set.of_slave.call(reset).await;
+    assert_eq!((refused.code, refused.remark.as_deref()), (1, Some("Can not reset offset in slave broker")));
+    let told = RemotingCommand::request(908).with("masterFlushOffset", 77);
+    set.of_slave.done(told).await;
+    assert_eq!(ha_status(&set.of_slave).await.ha_client_runtime_info.master_flush_offset, 77);
+
+    set.master.shutdown().await;
+    let answer = set.of_slave.done(pull(0)).await;
+    assert_eq!(answer.body, of_master.body);
+    set.slave.shutdown().await;
+    set.namesrv.shutdown().await;
+}
+
+/// `docs/spec/05-ha.md` 5.2.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whom_a_consumer_should_ask_next() {
+    let set = Set::start(&[ON_THIS_MACHINE]).await;
+    send(&set.of_master, 50).await;
+    until(async || max_offset(&set.of_slave).await, |offset| *offset == 50).await;
+    until(async || set.of_slave.call(pull(0)).await.code, |code| *code == 0).await;
+    let told = async |peer: &Peer, offset: i64| {
+        let answer = peer.call(pull(offset)).await;
+        let field = |name: &str| answer.field(name).unwrap().parse::<i64>().unwrap();
+        (answer.code, field("suggestWhichBrokerId"), field("nextBeginOffset"))
+    };
+    assert_eq!(told(&set.of_slave, 0).await, (0, 0, 8));
+    assert_eq!(told(&set.of_slave, 50).await, (19, 0, 50));
+    assert_eq!(told(&set.of_slave, 500).await, (20, 0, 500), "the slave may lack what the master has");
+    assert_eq!(told(&set.of_slave, -5).await, (20, 0, -5));
+    assert_eq!(told(&set.of_master, 0).await, (0, 0, 8));
+    assert_eq!(told(&set.of_master, 500).await, (21, 0, 50));
+    assert_eq!(told(&set.of_master, -5).await, (21, 0, 0));
+    set.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_are_those_of_the_master_and_progress_never_goes_back() {
+    let set = Set::start(&[ON_THIS_MACHINE]).await;
+    send(&set.of_master, 20).await;
+    let group = |name: &str| {
+        let group = SubscriptionGroupConfig { retry_max_times: 3, ..SubscriptionGroupConfig::new(name) };
+        RemotingCommand::request(request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP).with_body(json::to_vec(&group))
+    };
+    set.of_master.done(group("kept")).await;
+    set.of_master.done(group("dropped")).await;
+    let commit = |offset: i64| {
+        RemotingCommand::request(request::UPDATE_CONSUMER_OFFSET)
+            .with("consumerGroup", "kept")
+            .with("topic", "T")
+            .with("queueId", 0)
+            .with("commitOffset", offset)
+    };
+    set.of_master.done(commit(7)).await;
+    let committed = async |peer: &Peer| {
+        let question = RemotingCommand::request(request::QUERY_CONSUMER_OFFSET)
+            .with("consumerGroup", "kept")
+            .with("topic", "T")
+            .with("queueId", 0)
+            .with("setZeroIfNotFound", false);
+        peer.call(question).await.field("offset").map(|offset| offset.parse::<i64>().unwrap())
+    };
+    until(async || committed(&set.of_slave).await, |offset| *offset == Some(7)).await;
+    let find = async |name: &str| {
+        let question = RemotingCommand::request(request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG);
+        let body = set.of_slave.done(question).await.body;
+        String::from_utf8(body.to_vec()).unwrap().contains(name)
+    };
+    until(async || find("dropped").await, |found| *found).await;
+    assert!(find("kept").await);
+
+    // The slave knows more of the group than the master.
+    until(async || max_offset(&set.of_slave).await, |offset| *offset == 20).await;
+    set.of_slave.done(commit(15)).await;
+    let delete = RemotingCommand::request(request::DELETE_SUBSCRIPTIONGROUP).with("groupName", "dropped");
+    set.of_master.done(delete).await;
+    until(async || find("dropped").await, |found| !*found).await;
+    assert_eq!(committed(&set.of_slave).await, Some(15));
+    assert_eq!(committed(&set.of_master).await, Some(7));
+    set.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slave_that_was_stopped_goes_on() {
+    let mut set = Set::start(&[ON_THIS_MACHINE]).await;
+    send(&set.of_master, 20).await;
+    until(async || max_offset(&set.of_slave).await, |offset| *offset == 20).await;
+    set.slave.shutdown().await;
+    send(&set.of_master, 20).await;
+    let namesrv = namesrv_address(&set.namesrv);
+    set.slave = start_slave(set.directory.path(), &namesrv, &[]).await;
+    set.of_slave = Peer::connect(&set.slave).await;
+    until(async || max_offset(&set.of_slave).await, |offset| *offset == 40).await;
+    set.stop().await;
+}
+
+/// `docs/spec/05-ha.md` 3.3.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_synchronous_master_without_slaves_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = [("brokerRole", "SYNC_MASTER"), ("slaveTimeout", "300")];
+    let master = start(&directory.path().join("4"), &settings).await;
+    let peer = Peer::connect(&master).await;
+    assert_eq!(send_code(&peer, "").await.0, 11, "at once, and the message is stored");
+    assert_eq!(send_code(&peer, "WAIT\u{1}false\u{2}").await.0, 0);
+    assert_eq!(max_offset(&peer).await, 2);
+    master.shutdown().await;
+
+    let settings = [("brokerRole", "SYNC_MASTER"), ("slaveTimeout", "300"), ("inSyncReplicas", "2")];
+    let master = start(&directory.path().join("5"), &settings).await;
+    let peer = Peer::connect(&master).await;
+    let (code, took) = send_code(&peer, "").await;
+    assert_eq!(code, 12);
+    assert!(took >= Duration::from_millis(300), "{took:?}");
+    assert_eq!(send_code(&peer, "WAIT\u{1}false\u{2}").await.0, 0);
+    master.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_synchronous_master_waits_for_its_slaves() {
+    let settings = [ON_THIS_MACHINE, ("brokerRole", "SYNC_MASTER"), ("inSyncReplicas", "2")];
+    let set = Set::start(&settings).await;
+    until(async || ha_status(&set.of_master).await.in_sync_slave_nums, |slaves| *slaves == 1).await;
+    assert_eq!(send_code(&set.of_master, "").await.0, 0);
+    // What was answered is at the slave.
+    assert_eq!(max_offset(&set.of_slave).await, 1);
+    set.stop().await;
+}
+
+/// A slave, byte for byte.
+async fn slave_at(master: &RunningBroker, report: i64) -> TcpStream {
+    let mut slave = TcpStream::connect(master.ha_address().unwrap()).await.unwrap();
+    slave.write_all(&report.to_be_bytes()).await.unwrap();
+    slave
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_counts_as_a_replica() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = [("brokerRole", "SYNC_MASTER"), ("slaveTimeout", "500"), ("inSyncReplicas", "2")];
+    let master = start(directory.path(), &settings).await;
+    let peer = Peer::connect(&master).await;
+    assert_eq!(send_code(&peer, "").await.0, 12);
+    let end = ha_status(&peer).await.master_commit_log_max_offset;
+
+    // A bogus acknowledgement counts for nothing, and ends the connection.
+    let mut bogus = slave_at(&master, i64::MAX).await;
+    assert_eq!(bogus.read(&mut [0; 12]).await.unwrap_or(0), 0);
+    assert_eq!(send_code(&peer, "").await.0, 12);
+    let mut bogus = slave_at(&master, end).await;
+    bogus.write_all(&i64::MAX.to_be_bytes()).await.unwrap();
+    assert_eq!(send_code(&peer, "").await.0, 12);
+
+    // One that is connected and never acknowledges.
+    let silent = slave_at(&master, end).await;
+    assert_eq!(send_code(&peer, "").await.0, 12);
+    drop(silent);
+
+    // Two connections of one slave, which acknowledge everything, are one replica.
+    let acknowledge = |mut slave: TcpStream| async move {
+        let mut received = vec![0; 1 << 16];
+        let mut at = 0;
+        loop {
+            // Header and body come in one piece here.
+            let read = slave.read(&mut received).await.unwrap_or(0);
+            if read < 12 {
+                return;
+            }
+            let offset = i64::from_be_bytes(*received.first_chunk().unwrap());
+            at = at.max(offset + read as i64 - 12);
+            if slave.write_all(&at.to_be_bytes()).await.is_err() {
+                return;
+            }
+        }
+    };
+    let end = ha_status(&peer).await.master_commit_log_max_offset;
+    tokio::spawn(acknowledge(slave_at(&master, end).await));
+    tokio::spawn(acknowledge(slave_at(&master, end).await));
+    until(async || ha_status(&peer).await.in_sync_slave_nums, |slaves| *slaves == 1).await;
+    assert_eq!(send_code(&peer, "").await.0, 0);
+    let wait_for_3 = RemotingCommand::request(request::UPDATE_BROKER_CONFIG).with_body("inSyncReplicas=3");
+    peer.done(wait_for_3).await;
+    assert_eq!(send_code(&peer, "").await.0, 12);
+    timeout(PATIENCE, master.shutdown()).await.unwrap();
+}
