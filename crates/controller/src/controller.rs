@@ -102,7 +102,7 @@ impl Controller {
         let server = server.start(Arc::new(service)).map_err(StartError::Serve)?;
         let mut tasks = JoinSet::new();
         tasks.spawn(watch::expire_replicas(shared.clone()));
-        tasks.spawn(watch::replace_masters(shared.clone()));
+        tasks.spawn(watch::lead(shared.clone()));
         tracing::info!(%address, folder = %folder.display(), "controller started");
         Ok(Self { shared, address, server, link, folder, _tasks: tasks })
     }

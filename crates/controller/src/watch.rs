@@ -35,12 +35,20 @@ pub(crate) async fn expire_replicas(shared: Arc<Shared>) {
     }
 }
 
+/// Replaces masters for as long as this controller takes part in its group.
+pub(crate) async fn lead(shared: Arc<Shared>) {
+    replace_masters(&shared).await;
+    if let Some(trouble) = shared.consensus.trouble() {
+        tracing::error!(trouble, "this controller can't go on: restart it when that is mended");
+    }
+}
+
 /// Looks for sets without a living master while this controller leads, also for what happened before it did.
-pub(crate) async fn replace_masters(shared: Arc<Shared>) {
+async fn replace_masters(shared: &Arc<Shared>) {
     while shared.consensus.until_it_leads().await {
         tracing::info!("this controller leads");
         loop {
-            scan_masters(&shared).await;
+            scan_masters(shared).await;
             let period_ms = shared.config.load().scan_inactive_master_interval.get();
             tokio::select! {
                 () = sleep(Duration::from_millis(period_ms.into())) => {}

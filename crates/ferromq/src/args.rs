@@ -111,7 +111,7 @@ pub(crate) struct ControllerArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogArgs {
     /// What is logged: error, warn, info, debug, trace, or directives such as ferromq_broker=debug
-    #[arg(long, value_name = "LEVEL", env = "RUST_LOG", default_value = "info")]
+    #[arg(long, value_name = "LEVEL", env = "RUST_LOG", default_value = "info,openraft=off")]
     pub(crate) log_level: String,
 }
 

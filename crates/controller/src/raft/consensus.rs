@@ -177,6 +177,11 @@ impl Consensus {
         metrics.wait_for(|metrics| is_reached(metrics.state)).await.is_ok()
     }
 
+    /// Why this controller can't take part any more, if so.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.raft.metrics().borrow().running_state.as_ref().err().map(ToString::to_string)
+    }
+
     /// Handles a message of another controller.
     pub(crate) async fn peer_message(&self, message: &[u8]) -> Result<Vec<u8>, PeerRefusal> {
         peer::handle(&self.raft, &self.group, message).await

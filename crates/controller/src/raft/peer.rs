@@ -201,7 +201,10 @@ impl<L: PeerLink> PeerNetwork<L> {
         };
         let message = serde_json::to_vec(&envelope).map_err(|error| Unreachable::new(&error))?;
         let answer = self.peers.link.call(self.target, message, timeout).await;
-        let answer = answer.map_err(|reason| Unreachable::new(&PeerRefusal::Raft(reason)))?;
+        let answer = answer.map_err(|reason| {
+            warn_now_and_then!(controller = self.target, reason, "another controller does not answer");
+            Unreachable::new(&PeerRefusal::Raft(reason))
+        })?;
         serde_json::from_slice(&answer).map_err(|error| Unreachable::new(&error))
     }
 }
