@@ -12,6 +12,8 @@ mod log_store;
 mod machine;
 mod peer;
 mod sealed;
+#[cfg(test)]
+mod simulation;
 mod snapshot;
 
 use tokio::runtime::{Handle, RuntimeFlavor};

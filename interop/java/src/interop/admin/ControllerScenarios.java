@@ -150,7 +150,7 @@ public final class ControllerScenarios {
             for (int id = 0; id < 3; id++) {
                 String address = Environment.address("controller-" + id);
                 for (String line : mqadmin.run("getControllerMetaData", "-a", address).lines()) {
-                    if (line.startsWith("#ControllerLeaderId\tn")) {
+                    if (line.strip().matches("#ControllerLeaderId\tn\\d+")) {
                         return Integer.parseInt(line.substring(line.indexOf("\tn") + 2).strip());
                     }
                 }
