@@ -320,8 +320,7 @@ fn simulate(seed: u64) -> usize {
     }
     *healed.lock() = true;
     simulation.run().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-    let written = seen.lock().written;
-    written
+    seen.lock().written
 }
 
 fn number(variable: &str) -> Option<u64> {
