@@ -3,12 +3,14 @@
 //! The bytes of the log are the same in every mode of replication. A mode only decides who gives out offsets, how bytes travel, and
 //! how far the log is *confirmed*, that is, acknowledged to producers and shown to consumers.
 //!
-//! Read first: [`ReplicaLog`], what replication needs of a commit log; [`classic`], master and slaves.
+//! Read first: [`ReplicaLog`], what replication needs of a commit log; [`classic`], master and slaves; [`raft`], groups that elect
+//! their master.
 //!
 //! This crate must not know of request codes, topics or consumers.
 
 pub mod classic;
 pub mod log;
+pub mod raft;
 mod store;
 
 pub use log::{LogBounds, ReplicaLog, ReplicaLogError};
