@@ -47,6 +47,7 @@ mod append;
 mod background;
 mod checkpoint;
 mod clock;
+mod cold_pages;
 mod commit_log;
 mod deleted;
 mod disk;

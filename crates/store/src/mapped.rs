@@ -239,11 +239,36 @@ impl MappedFile {
 
     /// Brings the pages of the range into memory for reading, without making them dirty.
     pub(crate) fn populate_for_read(&self, position: u32, len: u32) {
+        const AT_ONCE: usize = 64 << 10;
         let start = position as usize / PAGE * PAGE;
         let end = (position as usize).saturating_add(len as usize).min(self.map.len());
-        if start < end {
+        for start in (start..end).step_by(AT_ONCE) {
             // Advice only: failing changes nothing but speed.
-            let _ = self.map.advise_range(Advice::PopulateRead, start, end - start);
+            let _ = self.map.advise_range(Advice::PopulateRead, start, AT_ONCE.min(end - start));
+            let_others_go_first();
+        }
+    }
+
+    /// Gives up the memory of whole pages of the range that are on the disk as they are; who reads them next waits for the disk.
+    pub(crate) fn give_up(&self, position: u32, len: u32) {
+        use std::os::fd::AsRawFd as _;
+        const AT_ONCE: u32 = 64 << 10;
+        let end = position.saturating_add(len);
+        for start in (position..end).step_by(AT_ONCE as usize) {
+            let len = AT_ONCE.min(end - start);
+            // What is mapped can't be given up.
+            self.unmap_pages(start, len);
+            // Advice only: failing changes nothing but speed.
+            // SAFETY: no memory is passed; the descriptor is open as long as `self.file`.
+            unsafe {
+                libc::posix_fadvise(
+                    self.file.as_raw_fd(),
+                    i64::from(start),
+                    i64::from(len),
+                    libc::POSIX_FADV_DONTNEED,
+                );
+            }
+            let_others_go_first();
         }
     }
 
@@ -278,8 +303,15 @@ impl MappedFile {
         for start in (start..end).step_by(AT_ONCE) {
             // Advice only: failing changes nothing but speed.
             let _ = self.map.advise_range(Advice::WillNeed, start, AT_ONCE.min(end - start));
+            let_others_go_first();
         }
     }
+}
+
+/// Between two pieces of long work for somebody who is not in a hurry. A kernel may leave a thread on its processor for a
+/// millisecond or more, whoever waits, if it is not asked.
+fn let_others_go_first() {
+    std::thread::yield_now();
 }
 
 #[cfg(test)]

@@ -4,17 +4,17 @@
 //! reader of most of the log and far too much for a reader of a small topic. The queue's units tell exactly which parts of the
 //! log its messages are in.
 //!
-//! What was brought in is not thrown out again behind the reader. Pages that are read once are the first that the system gives up
-//! anyway, long before those that are being written or were read twice; and groups that read the same old messages, a little
-//! behind each other, need the disk only once.
+//! What was brought in is given up later, see [`cold_pages`](crate::cold_pages).
 
 use std::io;
 use std::sync::Arc;
 
+use crate::cold_pages::ColdPages;
 use crate::commit_log::CommitLog;
 use crate::log::Segment;
 use crate::queue::{ConsumeQueue, UNIT, Unit};
 use crate::read::MessageFilter;
+use crate::residency::ResidentBlocks;
 
 /// Messages are brought in for so many reads like the one that found them missing.
 const READS: usize = 32;
@@ -53,6 +53,17 @@ impl Extent {
     fn len(&self) -> u32 {
         (self.to - self.from) as u32
     }
+
+    fn is_resident(&self) -> bool {
+        self.segment.mapped().resident_bytes(self.position(), self.len()) == self.len()
+    }
+}
+
+/// What is known of the log's pages in memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory<'a> {
+    pub(crate) blocks: &'a ResidentBlocks,
+    pub(crate) pages: &'a ColdPages,
 }
 
 /// Brings the messages of `queue` from `offset` on into memory, `messages` for each read, and waits until they are there. Returns
@@ -63,14 +74,18 @@ pub(crate) fn bring_in<F: MessageFilter + ?Sized>(
     offset: i64,
     messages: usize,
     filter: &F,
+    memory: Memory<'_>,
 ) -> io::Result<i64> {
-    let (extents, end) = plan(log, queue, offset, messages, filter)?;
+    let (mut extents, end) = plan(log, queue, offset, messages, filter)?;
+    // What others have in memory stays there.
+    extents.retain(|extent| !extent.is_resident());
     // First everything is asked for, so that the disk has it all at once.
     for extent in &extents {
         extent.segment.mapped().will_need(extent.position(), extent.len());
     }
     for extent in &extents {
         extent.segment.mapped().populate_for_read(extent.position(), extent.len());
+        memory.pages.brought_in(&extent.segment, extent.position(), extent.len(), memory.blocks);
     }
     Ok(end)
 }

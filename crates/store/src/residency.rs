@@ -50,6 +50,16 @@ impl ResidentBlocks {
         self.slot(block).store(block << TICK_BITS | now, Ordering::Relaxed);
     }
 
+    /// What was found in `range` is not there any more.
+    pub(crate) fn forget(&self, range: Range<u64>) {
+        for block in range.start / BLOCK..range.end.div_ceil(BLOCK) {
+            let slot = self.slot(block);
+            if slot.load(Ordering::Relaxed) >> TICK_BITS == block & (u64::MAX >> TICK_BITS) {
+                slot.store(u64::MAX, Ordering::Relaxed);
+            }
+        }
+    }
+
     fn is_known(&self, block: u64, now: u64) -> bool {
         let slot = self.slot(block).load(Ordering::Relaxed);
         let age = now.wrapping_sub(slot) & TICK_MASK;
@@ -112,6 +122,8 @@ mod tests {
         assert!(blocks.is_known(7, 10) && blocks.is_known(7, 10 + TRUSTED_TICKS));
         assert!(!blocks.is_known(7, 11 + TRUSTED_TICKS), "not for long");
         assert!(!blocks.is_known(7 + SLOTS as u64, 10), "another block in the same slot");
+        blocks.forget(7 * BLOCK + 5..8 * BLOCK);
+        assert!(!blocks.is_known(7, 10), "nor when it was given up");
         blocks.remember(8, TICK_MASK);
         assert!(blocks.is_known(8, 1), "the time comes round");
     }

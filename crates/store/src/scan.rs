@@ -12,8 +12,7 @@ use crate::log::Segment;
 use crate::options::StoreOptions;
 use crate::queue::{ConsumeQueue, UNIT, Unit};
 use crate::read::{MessageFilter, ReadOutcome, ReadRequest, ReadStatus, RecordRef, RecordSink, Residency};
-use crate::read_ahead;
-use crate::residency::ResidentBlocks;
+use crate::read_ahead::{self, Memory};
 
 /// Units fetched at a time.
 const UNITS: usize = 64;
@@ -61,7 +60,7 @@ struct Reader<'a> {
 pub(crate) fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
     log: &CommitLog,
     limits: &ReadLimits,
-    resident: &ResidentBlocks,
+    memory: Memory<'_>,
     queue: &ConsumeQueue,
     request: ReadRequest,
     filter: &F,
@@ -86,7 +85,7 @@ pub(crate) fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
     let light = queue.topic().starts_with(LMQ_PREFIX);
     let hot_only = request.residency == Residency::HotOnly;
     let mut reader = Reader { log, log_end, segment: None };
-    let mut look = resident.look();
+    let mut look = memory.blocks.look();
     let mut brought_in = request.offset;
     let mut last_pulled = 0;
     // A read ends with the queue's file, as in Java.
@@ -142,7 +141,8 @@ pub(crate) fn read<F: MessageFilter + ?Sized, S: RecordSink + ?Sized>(
                     break 'scan;
                 }
                 // At the worst the record is waited for page by page.
-                let ahead = read_ahead::bring_in(log, queue, queue_offset, request.max_messages, filter);
+                let messages = request.max_messages;
+                let ahead = read_ahead::bring_in(log, queue, queue_offset, messages, filter, memory);
                 brought_in = ahead.unwrap_or(queue_offset).max(queue_offset + 1);
             }
             let bytes = record.bytes();

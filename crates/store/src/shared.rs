@@ -7,6 +7,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::background::Stop;
 use crate::checkpoint::Checkpoint;
+use crate::cold_pages::ColdPages;
 use crate::commit_log::CommitLog;
 use crate::deleted::DeletedTopics;
 use crate::dispatch::{DispatchBell, Dispatcher};
@@ -59,6 +60,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) read_limits: ReadLimits,
     pub(crate) resident_blocks: ResidentBlocks,
+    pub(crate) cold_pages: ColdPages,
     /// Held during a flush of the log.
     pub(crate) flushing: Mutex<()>,
     /// Held while the list of queues is written.

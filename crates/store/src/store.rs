@@ -12,6 +12,7 @@ use crate::append::AppendBatch;
 use crate::background::{self, Stop};
 use crate::checkpoint::write_abort;
 use crate::clock::now_ms;
+use crate::cold_pages::ColdPages;
 use crate::commit_log::CommitLog;
 use crate::dispatch::{ArrivalListener, DispatchBell, Dispatcher, Projector};
 use crate::error::{AppendError, DiskFull, FileError, OpenError, ReadError};
@@ -21,6 +22,7 @@ use crate::open::{Opened, open};
 use crate::options::{ConfirmedBy, FlushDiskType, StoreOptions};
 use crate::queue::{ConsumeQueue, Unit};
 use crate::read::{Boundary, MessageFilter, QueueUnit, ReadOutcome, ReadRequest, RecordSink, Residency};
+use crate::read_ahead::Memory;
 use crate::residency::ResidentBlocks;
 use crate::retention::{DiskGuard, space, used_percent};
 use crate::scan::{ReadLimits, read};
@@ -111,6 +113,7 @@ impl Store {
             leaving: Leaving::default(),
             read_limits: ReadLimits::new(&options, physical_memory()),
             resident_blocks: ResidentBlocks::new(),
+            cold_pages: ColdPages::new(physical_memory()),
             dispatcher: Mutex::new(Dispatcher::new(projector, opened.projected, opened.last_timestamp)),
             dispatched: Waterline::new(opened.projected),
             replicated: Waterline::new(opened.projected),
@@ -333,8 +336,8 @@ impl Store {
             }
             queue.correct_min_offset(log_min);
         }
-        let resident = &shared.resident_blocks;
-        let outcome = read(&shared.log, &shared.read_limits, resident, queue, request, filter, out);
+        let memory = Memory { blocks: &shared.resident_blocks, pages: &shared.cold_pages };
+        let outcome = read(&shared.log, &shared.read_limits, memory, queue, request, filter, out);
         shared.counters.read(outcome.messages, outcome.bytes);
         outcome
     }

@@ -3,12 +3,17 @@
 //! They are repeated on threads that may wait for the disk, a few at a time and in the order in which they came: however many
 //! consumers lag behind, the disk has room for what the log writes, and other work finds a free thread.
 
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use ferromq_remoting::Connection;
 use ferromq_store::Residency;
-use tokio::sync::Semaphore;
+use parking_lot::Mutex;
+use rustix::process::setpriority_process;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::{Asked, Pass, answer_later};
 use crate::broker::Broker;
@@ -17,16 +22,26 @@ use crate::broker::Broker;
 /// wait longer.
 const AT_ONCE_MAX: usize = 4;
 
-/// The places of the reads that may wait for the disk.
+/// Their threads give way to everybody else: a send must not wait for a processor on which a lagging consumer reads.
+const NICENESS: i32 = 10;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The places of the reads that may wait for the disk, and their threads, which begin with the first of them.
 #[derive(Debug)]
 pub(crate) struct ColdReads {
     places: Arc<Semaphore>,
+    threads: OnceLock<Sender<Work>>,
     done: AtomicU64,
 }
 
 impl Default for ColdReads {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(AT_ONCE_MAX)), done: AtomicU64::new(0) }
+        Self {
+            places: Arc::new(Semaphore::new(AT_ONCE_MAX)),
+            threads: OnceLock::new(),
+            done: AtomicU64::new(0),
+        }
     }
 }
 
@@ -40,15 +55,43 @@ impl ColdReads {
     /// and keeps its place.
     async fn take_turn(self: Arc<Self>, work: impl FnOnce() + Send + 'static) {
         let Ok(place) = self.places.clone().acquire_owned().await else { return };
-        let turn = tokio::task::spawn_blocking(move || {
+        let (finished, turn) = oneshot::channel();
+        let reads = Arc::clone(&self);
+        let work = Box::new(move || {
             let _place = place;
             work();
-            self.done.fetch_add(1, Ordering::Relaxed);
+            reads.done.fetch_add(1, Ordering::Relaxed);
+            // Whoever asked may have gone.
+            let _ = finished.send(());
         });
-        if turn.await.is_err() {
-            tracing::error!("a read of cold messages panicked, or came too late");
+        if self.threads.get_or_init(start_threads).send(work).is_err() || turn.await.is_err() {
+            tracing::error!("a read of cold messages panicked, or there is no thread for it");
         }
     }
+}
+
+/// As many threads as there are places. They end when the sender is dropped.
+fn start_threads() -> Sender<Work> {
+    let (sender, receiver) = mpsc::channel::<Work>();
+    let receiver = Arc::new(Mutex::new(receiver));
+    for _ in 0..AT_ONCE_MAX {
+        let receiver = Arc::clone(&receiver);
+        let started = thread::Builder::new().name("cold-read".to_owned()).spawn(move || {
+            if let Err(error) = setpriority_process(None, NICENESS) {
+                tracing::warn!(%error, "reads of cold messages run with the priority of everything else");
+            }
+            loop {
+                let work = receiver.lock().recv();
+                let Ok(work) = work else { return };
+                // Whoever waits for it sees that it did not finish; the thread is needed for others.
+                let _ = catch_unwind(AssertUnwindSafe(work));
+            }
+        });
+        if let Err(error) = started {
+            tracing::error!(%error, "can't start a thread for reads of cold messages");
+        }
+    }
+    sender
 }
 
 /// Repeats a pull where waiting for a disk hurts nobody.
@@ -71,9 +114,6 @@ pub(super) fn read(broker: Arc<Broker>, connection: Arc<Connection>, asked: Aske
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
-    use std::sync::mpsc;
-
-    use parking_lot::Mutex;
 
     use super::*;
 
