@@ -96,7 +96,6 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, FileErr
 /// flush.
 fn flush_now_and_then(shared: &Shared) {
     let log = &shared.log;
-    let journal = Journal::of(&shared.options.commit_log_directory());
     let mut write_back = log.appended.get();
     let mut seen = Seen { appended: write_back, timestamp: log.last_timestamp() };
     let mut flushed_at = Instant::now();
@@ -116,7 +115,7 @@ fn flush_now_and_then(shared: &Shared) {
         let now = Seen { appended: log.appended.get(), timestamp: log.last_timestamp() };
         let is_busy = now.appended > seen.appended && flushed_at.elapsed() < TAIL_FLUSH;
         let flushed_before = log.flushed.get();
-        let result = match &journal {
+        let result = match &shared.journal {
             Some(journal) if is_busy => shared.flush_finished_pages(journal, &seen),
             _ => shared.flush_log(),
         };
@@ -206,7 +205,13 @@ impl Shared {
         let (flushed, appended) = (self.log.flushed.get(), self.log.appended.get());
         if flushed < appended.min(offset) {
             let timestamp = self.log.last_timestamp();
-            self.log.files.flush(flushed, appended)?;
+            match &self.journal {
+                Some(journal) => {
+                    self.log.files.write_pages(flushed, appended)?;
+                    journal.commit()?;
+                }
+                None => self.log.files.flush(flushed, appended)?,
+            }
             self.flushed_timestamp.store(timestamp, Ordering::Relaxed);
             self.log.ahead.pages_were_cleaned();
             self.log.flushed.advance(appended);
@@ -233,10 +238,7 @@ impl Shared {
     #[cfg(feature = "simulation")]
     pub(crate) fn flush_finished_pages_now(&self) -> Result<(), FileError> {
         let now = Seen { appended: self.log.appended.get(), timestamp: self.log.last_timestamp() };
-        match Journal::of(&self.options.commit_log_directory()) {
-            Some(journal) => self.flush_finished_pages(&journal, &now),
-            None => Ok(()),
-        }
+        self.journal.as_ref().map_or(Ok(()), |journal| self.flush_finished_pages(journal, &now))
     }
 
     /// Writes queue units to their files, and then the marks that say so.

@@ -203,10 +203,14 @@ impl MappedFile {
         let start = (position as usize).next_multiple_of(PAGE);
         let end = (position as usize).saturating_add(len as usize).min(self.map.len()) / PAGE * PAGE;
         if start < end {
-            // SAFETY: inside of the mapping, at page bounds. The mapping is shared, so its bytes are those of the file's pages, which
-            // stay as they are: this forgets only where they are mapped.
-            unsafe {
-                libc::madvise(self.map.as_mut_ptr().add(start).cast(), end - start, libc::MADV_DONTNEED);
+            let forget = |advice| {
+                // SAFETY: inside of the mapping, at page bounds. The mapping is shared, so its bytes are those of the file's pages, which
+                // stay as they are: this forgets only where they are mapped.
+                unsafe { libc::madvise(self.map.as_mut_ptr().add(start).cast(), end - start, advice) }
+            };
+            if forget(libc::MADV_DONTNEED) != 0 {
+                // What is locked into memory has an advice of its own, since Linux 5.18.
+                forget(libc::MADV_DONTNEED_LOCKED);
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::dispatch::{DispatchBell, Dispatcher};
 use crate::error::FileError;
 use crate::index::KeyIndex;
 use crate::lock_file::StoreLock;
-use crate::log::Leaving;
+use crate::log::{Journal, Leaving};
 use crate::marks::{Marks, MarksFile};
 use crate::options::{ConfirmedBy, FlushDiskType, StoreOptions};
 use crate::queue::ConsumeQueues;
@@ -61,6 +61,9 @@ pub(crate) struct Shared {
     pub(crate) read_limits: ReadLimits,
     pub(crate) resident_blocks: ResidentBlocks,
     pub(crate) cold_pages: ColdPages,
+    /// Under ASYNC_FLUSH, what makes written pages durable. It leaves the pages ahead of the log's end alone, which are many; under
+    /// SYNC_FLUSH these are clean, and forcing the whole file takes one call less.
+    pub(crate) journal: Option<Journal>,
     /// Held during a flush of the log.
     pub(crate) flushing: Mutex<()>,
     /// Held while the list of queues is written.

@@ -16,7 +16,7 @@ use crate::cold_pages::ColdPages;
 use crate::commit_log::CommitLog;
 use crate::dispatch::{ArrivalListener, DispatchBell, Dispatcher, Projector};
 use crate::error::{AppendError, DiskFull, FileError, OpenError, ReadError};
-use crate::log::{Ahead, Demand, Leaving, RecordSlice, Warmth};
+use crate::log::{Ahead, Demand, Journal, Leaving, RecordSlice, Warmth};
 use crate::lookup::{self, KeyQuery};
 use crate::open::{Opened, open};
 use crate::options::{ConfirmedBy, FlushDiskType, StoreOptions};
@@ -65,9 +65,9 @@ impl Store {
         opened: Opened,
         start: impl FnOnce(&Arc<Shared>) -> Result<Vec<JoinHandle<()>>, FileError>,
     ) -> Result<Arc<Store>, OpenError> {
-        let demand = match options.flush_disk_type {
-            FlushDiskType::AsyncFlush => Demand::Write,
-            FlushDiskType::SyncFlush => Demand::Read,
+        let (demand, journal) = match options.flush_disk_type {
+            FlushDiskType::AsyncFlush => (Demand::Write, Journal::of(&options.commit_log_directory())),
+            FlushDiskType::SyncFlush => (Demand::Read, None),
         };
         let warmth = match options.warm_whole_files {
             true => Warmth::WholeFiles,
@@ -128,6 +128,7 @@ impl Store {
             urgent: AtomicBool::new(false),
             disk: DiskGuard::default(),
             counters,
+            journal,
             flushing: Mutex::new(()),
             listing: Mutex::new(()),
             repairing: Mutex::new(()),

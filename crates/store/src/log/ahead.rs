@@ -294,16 +294,25 @@ impl Ahead {
     /// part of it meanwhile, and looking costs little.
     fn warm(&self, active: &Segment, position: u64, window: u64) {
         let from = position.max(active.base());
+        if self.warmth == Warmth::WholeFiles && self.warmed() >= active.end() {
+            // What is locked stays; a flush protects only what is around the log's end.
+            self.populate(active, from, (from + WINDOW_MIN).min(active.end()));
+            return self.warm_next(window);
+        }
         let to = (from + window).min(active.end());
         self.populate(active, from, to);
         if to == active.end() {
-            // The next file's first pages, so that crossing over costs nothing either.
-            let next = self.state.lock().next.clone();
-            if let Some(next) = next {
-                self.populate(&next, next.base(), (next.base() + window).min(next.end()));
-            }
+            self.warm_next(window);
         } else {
             self.poke_at.store(from + window / STEPS, Ordering::Relaxed);
+        }
+    }
+
+    /// The next file's first pages, so that crossing over costs nothing either.
+    fn warm_next(&self, window: u64) {
+        let next = self.state.lock().next.clone();
+        if let Some(next) = next.filter(|next| self.warmed() < next.end()) {
+            self.populate(&next, next.base(), (next.base() + window).min(next.end()));
         }
     }
 

@@ -144,9 +144,18 @@ impl MappedLog {
     /// Writes the finished pages of `from..to` to the device and returns the end of the last one. The page that is being
     /// appended to, and those ahead of it, are left alone. [`Journal::commit`](super::Journal::commit) makes it durable.
     pub(crate) fn write_finished_pages(&self, from: u64, to: u64) -> Result<u64, FileError> {
+        self.write_up_to(from, |segment| finished(segment, to))
+    }
+
+    /// The same with the page that is being appended to.
+    pub(crate) fn write_pages(&self, from: u64, to: u64) -> Result<u64, FileError> {
+        self.write_up_to(from, |segment| to.clamp(segment.base(), segment.end()))
+    }
+
+    fn write_up_to(&self, from: u64, end_in: impl Fn(&Segment) -> u64) -> Result<u64, FileError> {
         let mut end = from;
         for segment in self.all() {
-            let (from, to) = (from.max(segment.base()), finished(&segment, to));
+            let (from, to) = (from.max(segment.base()), end_in(&segment));
             if from >= to {
                 continue;
             }
