@@ -114,11 +114,12 @@ impl Shared {
 
     /// One round of dispatch, if there is something to do; says whether there was.
     pub(crate) fn dispatch_round(&self) -> bool {
-        let target = self.confirmed().get();
-        if !self.is_to_dispatch(target) {
+        if !self.is_to_dispatch(self.confirmed().get()) {
             return false;
         }
         let mut dispatcher = self.dispatcher.lock();
+        // Asked again: the log may have been cut while this thread waited for the lock.
+        let target = self.confirmed().get();
         let before = dispatcher.position();
         dispatcher.round(&self.log, target, self.confirms_parts());
         let position = dispatcher.position();
