@@ -9,6 +9,7 @@ use ferromq_protocol::frame::HeaderEncoding;
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
 
 use crate::connection::Connection;
 use crate::invoke::InvokeError;
@@ -38,6 +39,10 @@ pub struct Client<S: Service = NoRequests> {
     limits: Limits,
     /// One slot for each address; its lock is held while a connection is being made, so that only one is.
     connections: Mutex<HashMap<String, Arc<Slot>>>,
+    /// Retired connections whose last requests are on their way.
+    retired: parking_lot::Mutex<Vec<Arc<Connection>>>,
+    /// The tasks that serve the connections.
+    tasks: TaskTracker,
 }
 
 /// The connection to one address, if there is one.
@@ -59,19 +64,40 @@ impl Default for Client<NoRequests> {
 impl<S: Service> Client<S> {
     /// A client that lets `service` handle what its peers ask.
     pub fn with_service(service: Arc<S>, encoding: HeaderEncoding, limits: Limits) -> Self {
-        Self { service, encoding, limits, connections: Mutex::default() }
+        Self {
+            service,
+            encoding,
+            limits,
+            connections: Mutex::default(),
+            retired: parking_lot::Mutex::default(),
+            tasks: TaskTracker::new(),
+        }
     }
 
-    /// The connection to `address` (`host:port`), opened now if there is none.
+    /// The connection to `address` (`host:port`), opened now if there is none that takes requests.
     pub async fn connection(&self, address: &str) -> Result<Arc<Connection>, ConnectError> {
         let slot = self.slot(address).await;
         let mut slot = slot.lock().await;
-        if let Some(connection) = slot.as_ref().filter(|connection| !connection.is_closed()) {
-            return Ok(connection.clone());
+        match slot.as_ref() {
+            Some(connection) if connection.is_closed() => *slot = None,
+            Some(connection) if connection.is_retired() => {
+                let mut retired = self.retired.lock();
+                retired.retain(|connection| !connection.is_closed());
+                retired.extend(slot.take());
+            }
+            Some(connection) => return Ok(connection.clone()),
+            None => {}
         }
         let connection = self.connect(address).await?;
         *slot = Some(connection.clone());
         Ok(connection)
+    }
+
+    /// The connection to `address` that requests go over now, if there is one; none while one is being made.
+    pub async fn connected(&self, address: &str) -> Option<Arc<Connection>> {
+        let slot = self.connections.lock().await.get(address)?.clone();
+        let connection = slot.try_lock().ok()?.clone()?;
+        (!connection.is_closed() && !connection.is_retired()).then_some(connection)
     }
 
     async fn slot(&self, address: &str) -> Arc<Slot> {
@@ -96,7 +122,7 @@ impl<S: Service> Client<S> {
         let ends = stream.set_nodelay(true).and_then(|()| Ok((stream.peer_addr()?, stream.local_addr()?)));
         let (peer, local) = ends.map_err(|error| failed(error.to_string()))?;
         let connection = Connection::new(peer, local, self.encoding, &self.limits);
-        tokio::spawn(pump::run(stream, connection.clone(), self.service.clone(), self.limits.clone()));
+        self.tasks.spawn(pump::run(stream, connection.clone(), self.service.clone(), self.limits.clone()));
         Ok(connection)
     }
 
@@ -113,12 +139,17 @@ impl<S: Service> Client<S> {
         connection.invoke(command, timeout).await
     }
 
-    /// Closes all connections.
+    /// Closes all connections and waits until the tasks that served them have ended.
     pub async fn close(&self) {
+        let mut closing: Vec<_> = self.retired.lock().drain(..).collect();
         for slot in self.connections.lock().await.values() {
-            if let Some(connection) = slot.lock().await.take() {
-                connection.close();
-            }
+            closing.extend(slot.lock().await.take());
         }
+        for connection in closing {
+            connection.close();
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.tasks.reopen();
     }
 }

@@ -33,12 +33,15 @@ pub struct Connection {
     local: SocketAddr,
     encoding: HeaderEncoding,
     queued_bytes_max: usize,
+    outstanding_max: usize,
     identity: OnceLock<PeerIdentity>,
     /// Bytes to be written, queued by other tasks.
     queued: Mutex<Vec<u8>>,
     has_queued: AtomicBool,
     wake: Notify,
     closed: AtomicBool,
+    /// Takes no new requests, and closes when the last one is answered or given up.
+    retired: AtomicBool,
     closed_notify: Notify,
     outstanding: Outstanding,
     next_opaque: AtomicI32,
@@ -58,11 +61,13 @@ impl Connection {
             local,
             encoding,
             queued_bytes_max: limits.queued_bytes_max,
+            outstanding_max: limits.outstanding_max,
             identity: OnceLock::new(),
             queued: Mutex::default(),
             has_queued: AtomicBool::new(false),
             wake: Notify::new(),
             closed: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
             closed_notify: Notify::new(),
             outstanding: Outstanding::default(),
             next_opaque: AtomicI32::new(0),
@@ -110,6 +115,24 @@ impl Connection {
         self.wake.notify_one();
         self.closed_notify.notify_waiters();
         self.outstanding.fail_all();
+    }
+
+    /// Lets the requests on their way be answered, then closes: for a connection that is to be replaced, because its
+    /// peer goes away or no longer answers. A [`Client`](crate::Client) opens a new one for the next request.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+        self.close_if_done();
+    }
+
+    /// Whether new requests belong on another connection.
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    fn close_if_done(&self) {
+        if self.is_retired() && self.outstanding.is_empty() {
+            self.close();
+        }
     }
 
     /// Waits until the connection has ended.
@@ -168,11 +191,11 @@ impl Connection {
         command.opaque = self.next_opaque.fetch_add(1, Ordering::Relaxed);
         command.flag = 0;
         let opaque = command.opaque;
-        let Some(answer) = self.outstanding.begin(opaque) else {
-            return Err(InvokeError::TooMany { peer: peer() });
+        let Some(answer) = self.outstanding.begin(opaque, self.outstanding_max) else {
+            return Err(InvokeError::TooMany { peer: peer(), outstanding_max: self.outstanding_max });
         };
         // Dropping this future must not leave an entry behind.
-        let _forget = Forget { outstanding: &self.outstanding, opaque };
+        let _forget = Forget { connection: self, opaque };
         if self.is_closed() {
             return Err(InvokeError::Closed { peer: peer() });
         }
@@ -215,12 +238,13 @@ impl fmt::Debug for Connection {
 }
 
 struct Forget<'a> {
-    outstanding: &'a Outstanding,
+    connection: &'a Connection,
     opaque: i32,
 }
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        self.outstanding.forget(self.opaque);
+        self.connection.outstanding.forget(self.opaque);
+        self.connection.close_if_done();
     }
 }

@@ -8,9 +8,6 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::oneshot;
 
-/// Most requests of ours that one connection may leave unanswered.
-const OUTSTANDING_MAX: usize = 4096;
-
 /// Why a request of ours has no answer.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum InvokeError {
@@ -29,10 +26,12 @@ pub enum InvokeError {
         timeout: Duration,
     },
     /// Too many requests are waiting for this peer.
-    #[error("{OUTSTANDING_MAX} requests to {peer} are unanswered")]
+    #[error("{outstanding_max} requests to {peer} are unanswered")]
     TooMany {
         /// Address of the peer.
         peer: String,
+        /// The limit ([`Limits::outstanding_max`](crate::Limits::outstanding_max)).
+        outstanding_max: usize,
     },
     /// There is no connection and none could be made.
     #[error("can't connect to {peer}: {reason}")]
@@ -51,10 +50,10 @@ pub(crate) struct Outstanding {
 }
 
 impl Outstanding {
-    /// Notes a call; `None` if there are too many.
-    pub(crate) fn begin(&self, opaque: i32) -> Option<oneshot::Receiver<RemotingCommand>> {
+    /// Notes a call; `None` if there are as many as there may be.
+    pub(crate) fn begin(&self, opaque: i32, max: usize) -> Option<oneshot::Receiver<RemotingCommand>> {
         let mut calls = self.calls.lock();
-        if calls.len() >= OUTSTANDING_MAX {
+        if calls.len() >= max {
             return None;
         }
         let (sender, receiver) = oneshot::channel();
@@ -70,6 +69,10 @@ impl Outstanding {
 
     pub(crate) fn forget(&self, opaque: i32) {
         self.calls.lock().remove(&opaque);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.lock().is_empty()
     }
 
     /// Ends all waiting calls: their senders are dropped.

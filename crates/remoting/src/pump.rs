@@ -77,6 +77,8 @@ pub struct Limits {
     pub round_bytes_max: usize,
     /// Bytes queued by others above which the peer is cut off.
     pub queued_bytes_max: usize,
+    /// Requests of our own that may wait for an answer of one peer.
+    pub outstanding_max: usize,
     /// Silence in both directions after which the connection is closed.
     pub idle_timeout: Duration,
 }
@@ -86,6 +88,7 @@ impl Default for Limits {
         Self {
             round_bytes_max: 1024 * 1024,
             queued_bytes_max: 64 * 1024 * 1024,
+            outstanding_max: 4096,
             idle_timeout: Duration::from_secs(120),
         }
     }

@@ -265,3 +265,29 @@ async fn who_lets_queued_answers_pile_up_is_cut_off() {
     fixture.closed.recv().await.unwrap();
     drop(stream);
 }
+
+#[tokio::test]
+async fn a_retired_connection_answers_what_it_has_and_the_next_request_opens_another() {
+    let mut fixture = Fixture::start(Limits::default());
+    let client = Client::new();
+    let first = client.connection(&fixture.address).await.unwrap();
+    let server_side = fixture.opened.recv().await.unwrap();
+    let timeout = Duration::from_secs(10);
+    let invoked = first.invoke(RemotingCommand::request(3), timeout);
+    first.retire();
+    // Nothing was on its way yet, so it is closed at once; `invoke` begins when it is polled.
+    assert!(matches!(invoked.await, Err(InvokeError::Closed { .. })));
+    assert_eq!(fixture.closed.recv().await, Some(server_side.id()));
+
+    let second = client.connection(&fixture.address).await.unwrap();
+    assert_ne!(first.id(), second.id());
+    let (answer, ()) = tokio::join!(second.invoke(RemotingCommand::request(3), timeout), async {
+        second.retire();
+        assert!(!second.is_closed(), "one request is on its way");
+    });
+    assert_eq!(&answer.unwrap().body[..], b"later");
+    assert!(second.is_closed());
+    let third = client.invoke(&fixture.address, RemotingCommand::request(1), timeout).await;
+    third.unwrap();
+    client.close().await;
+}
