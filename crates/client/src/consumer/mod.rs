@@ -1,0 +1,25 @@
+//! Consuming messages.
+//!
+//! [`subscriber`] is what all consumers have in common; a [`rebalance`] gives it queues, [`pull`] brings their messages
+//! into a [`process_queue`], and the two kinds of consumers differ in what comes then: [`push`] calls a listener,
+//! [`lite_pull`] waits to be asked.
+
+mod allocate;
+mod consistent_hash;
+mod lite_pull;
+mod local_offsets;
+mod offsets;
+mod process_queue;
+mod pull;
+mod push;
+mod rebalance;
+mod subscriber;
+mod subscription;
+#[cfg(test)]
+mod testing;
+
+pub use allocate::{AllocateStrategy, RoomOf};
+pub use lite_pull::{LitePullConsumer, LitePullConsumerBuilder};
+pub use push::{ConsumeOrderlyResult, ConsumeResult, Delivery, PushConsumer, PushConsumerBuilder};
+pub use subscriber::ConsumeFrom;
+pub use subscription::Filter;

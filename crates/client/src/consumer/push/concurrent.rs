@@ -1,0 +1,109 @@
+//! Deliveries to a concurrent listener (`docs/spec/07-client.md` 15).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::core::PushCore;
+use super::listener::{ConsumeResult, Delivery, Listener, call};
+use crate::consumer::process_queue::ProcessQueue;
+use crate::message::MessageExt;
+
+/// How long messages stay here that could not even be given back.
+const LOCAL_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// Messages that are given back in one look at a queue because the listener has had them for too long.
+const OVERDUE_MAX: usize = 16;
+/// Delay level of those.
+const OVERDUE_DELAY_LEVEL: i32 = 3;
+/// Tries before a message becomes a dead letter.
+const RECONSUME_TIMES_MAX: i32 = 16;
+
+impl PushCore {
+    /// Delivers messages and does what the listener says about them.
+    pub(super) async fn consume_chunk(
+        self: Arc<Self>,
+        queue: Arc<ProcessQueue>,
+        mut messages: Vec<Arc<MessageExt>>,
+    ) {
+        let Listener::Concurrent(listener) = &self.listener else { return };
+        loop {
+            let place = tokio::select! {
+                biased;
+                () = self.subscriber.stop.cancelled() => return,
+                () = queue.dropped.cancelled() => return,
+                place = self.places.acquire() => place,
+            };
+            queue.note_start(&messages);
+            let delivery = Delivery { messages: messages.clone(), queue: queue.queue.clone() };
+            let result = call(&**listener, delivery).await;
+            drop(place);
+            if queue.is_dropped() {
+                // Whoever has the queue now gets them again.
+                return;
+            }
+            let result = result.unwrap_or_else(|_| ConsumeResult::reconsume_later());
+            messages = self.settle(&queue, messages, result).await;
+            if messages.is_empty() {
+                return;
+            }
+            tokio::select! {
+                () = self.subscriber.stop.cancelled() => return,
+                is_ours = self.subscriber.pause_unless_dropped(&queue, LOCAL_RETRY_DELAY) => if !is_ours { return },
+            }
+        }
+    }
+
+    /// Gives back what failed and notes the progress. Returns the messages that stay here, because they could not be given
+    /// back: they hold up the progress until they are done.
+    async fn settle(
+        &self,
+        queue: &ProcessQueue,
+        messages: Vec<Arc<MessageExt>>,
+        result: ConsumeResult,
+    ) -> Vec<Arc<MessageExt>> {
+        let (mut done, mut staying) = (messages, Vec::new());
+        let failed = done.split_off(result.succeeded_of(done.len()));
+        for message in failed {
+            if !self.subscriber.is_clustering() {
+                tracing::warn!(queue = %queue.queue, id = message.msg_id, "not consumed, and broadcast messages do not come again");
+                done.push(message);
+            } else if !queue.contains(&message)
+                || self.send_back(&message, result.next_delay_level(), self.reconsume_times_max()).await
+            {
+                // Or it was given back already, because it took too long.
+                done.push(message);
+            } else {
+                staying.push(queue.count_reconsume(&message));
+            }
+        }
+        let progress = queue.remove(&done);
+        if let Some(offset) = progress.filter(|_| !queue.is_dropped()) {
+            self.subscriber.offsets.update(&queue.queue, offset, true);
+        }
+        staying
+    }
+
+    fn reconsume_times_max(&self) -> i32 {
+        self.settings.reconsume_times_max.unwrap_or(RECONSUME_TIMES_MAX)
+    }
+
+    /// Gives messages back that the listener has had for too long, so that they do not hold up the progress for ever.
+    pub(super) async fn give_back_overdue(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(self.settings.consume_timeout).await;
+            for queue in self.subscriber.process_queues() {
+                for _ in 0..OVERDUE_MAX {
+                    let Some(message) = queue.overdue(self.settings.consume_timeout) else { break };
+                    let given_back =
+                        self.send_back(&message, OVERDUE_DELAY_LEVEL, self.reconsume_times_max()).await;
+                    if !given_back {
+                        break;
+                    }
+                    tracing::warn!(queue = %queue.queue, id = message.msg_id, "the listener takes too long");
+                    if let Some(offset) = queue.remove(&[message]) {
+                        self.subscriber.offsets.update(&queue.queue, offset, true);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Requests to name servers and brokers (`docs/spec/07-client.md` 23).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferromq_protocol::code::{request, response};
+use ferromq_protocol::command::RemotingCommand;
+use ferromq_protocol::frame::HeaderEncoding;
+use ferromq_protocol::version::Language;
+use ferromq_remoting::{Client, Connection, InvokeError, Limits};
+use tokio::time::{Instant, timeout_at};
+
+use super::broker_requests::BrokerRequests;
+use crate::error::{Destination, Error};
+
+/// Requests that may wait for an answer of one broker: pipelining producers have many.
+const OUTSTANDING_MAX: usize = 65_535;
+
+/// One connection to each address, opened on demand, and the requests over it.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    client: Client<BrokerRequests>,
+    /// Adds the header field by which proxies tell streaming clients.
+    stream: bool,
+}
+
+impl Transport {
+    pub(crate) fn new(requests: BrokerRequests, stream: bool) -> Self {
+        let limits = Limits { outstanding_max: OUTSTANDING_MAX, ..Limits::default() };
+        // Binary headers can't hold the codes of POP requests.
+        Self { client: Client::with_service(Arc::new(requests), HeaderEncoding::Json, limits), stream }
+    }
+
+    /// Sends a request and waits for its answer, whatever its code. The time to connect counts.
+    ///
+    /// Dropping the future leaves the connection as it is: a request is queued as a whole or not at all.
+    pub(crate) async fn call(
+        &self,
+        to: Destination<'_>,
+        command: RemotingCommand,
+        timeout: Duration,
+    ) -> Result<RemotingCommand, Error> {
+        let command = self.prepare(command);
+        let name = request::name(command.code);
+        let deadline = Instant::now() + timeout;
+        let mut sent_away = false;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let connection =
+                self.connect(to.address, deadline).await.map_err(|error| to.remoting(name, error))?;
+            match connection.invoke(command.clone(), left).await {
+                // The server shuts down and says so: whoever listens there now gets the request.
+                Ok(answer) if answer.code == response::GO_AWAY && !sent_away => {
+                    connection.retire();
+                    sent_away = true;
+                }
+                Ok(answer) => return Ok(answer),
+                Err(error) => {
+                    if matches!(error, InvokeError::Timeout { .. }) {
+                        // Perhaps the network lost this connection only. Others' requests on it keep their chance.
+                        connection.retire();
+                    }
+                    return Err(to.remoting(name, error));
+                }
+            }
+        }
+    }
+
+    /// As [`call`](Self::call), for requests that have succeeded only with code 0.
+    pub(crate) async fn done(
+        &self,
+        to: Destination<'_>,
+        command: RemotingCommand,
+        timeout: Duration,
+    ) -> Result<RemotingCommand, Error> {
+        let name = request::name(command.code);
+        let answer = self.call(to, command, timeout).await?;
+        if answer.code == response::SUCCESS { Ok(answer) } else { Err(to.refused(name, &answer)) }
+    }
+
+    /// Sends a request that has no answer. When this returns, it has been queued.
+    pub(crate) async fn oneway(
+        &self,
+        to: Destination<'_>,
+        command: RemotingCommand,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        let name = request::name(command.code);
+        let connected = self.connect(to.address, Instant::now() + timeout).await;
+        connected.map_err(|error| to.remoting(name, error))?.oneway(self.prepare(command));
+        Ok(())
+    }
+
+    /// The connection to an address, if there is one now.
+    pub(crate) async fn connected(&self, address: &str) -> Option<Arc<Connection>> {
+        self.client.connected(address).await
+    }
+
+    pub(crate) async fn close(&self) {
+        self.client.close().await;
+    }
+
+    async fn connect(&self, address: &str, deadline: Instant) -> Result<Arc<Connection>, InvokeError> {
+        let failed = |reason: String| InvokeError::Connect { peer: address.to_owned(), reason };
+        match timeout_at(deadline, self.client.connection(address)).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error)) => Err(failed(error.reason)),
+            Err(_) => Err(failed("no connection in time".to_owned())),
+        }
+    }
+
+    fn prepare(&self, mut command: RemotingCommand) -> RemotingCommand {
+        command.language = Some(Language::RUST);
+        if self.stream { command.with("ReqT", 0) } else { command }
+    }
+}

@@ -1,0 +1,112 @@
+//! An asynchronous client for RocketMQ's remoting protocol: FerroMQ, and Apache RocketMQ 4.9 and 5.x.
+//!
+//! # A first message
+//!
+//! Everything begins with a [`Client`]: it knows the name servers and owns the connections. Producers and consumers are
+//! made from it and share them.
+//!
+//! ```no_run
+//! use ferromq_client::{Client, Message};
+//!
+//! # async fn example() -> Result<(), ferromq_client::Error> {
+//! let client = Client::builder("127.0.0.1:9876").start()?;
+//! let producer = client.producer("orders-service").start().await?;
+//! let result = producer.send(Message::new("Orders", "one espresso").tag("drinks")).await?;
+//! println!("stored as {} at offset {} of {}", result.msg_id, result.queue_offset, result.queue);
+//! client.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Producer::send`] returns when a broker has the message; when one fails, others are tried. Any number of sends may be
+//! under way at the same time, over one connection to each broker: spawn them, or join them. There are
+//! [batches](Producer::send_batch), sends [without an answer](Producer::send_oneway), to
+//! [a queue of your choice](Producer::send_with_selector), with a [delay](Message::delay_level), and with a
+//! [sharding key](Message::sharding_key) that keeps related messages in order. With
+//! [`send_latency_fault_enable`](ProducerBuilder::send_latency_fault_enable) brokers that are slow or failing are left
+//! alone for a while.
+//!
+//! # Consuming
+//!
+//! The members of a consumer group share the queues of a topic, and share them out anew when members come and go. A
+//! [`PushConsumer`] calls a listener:
+//!
+//! ```no_run
+//! use ferromq_client::{Client, ConsumeFrom, Delivery};
+//!
+//! # async fn handle(_: &[u8]) -> Result<(), std::io::Error> { Ok(()) }
+//! # async fn example(client: Client) -> Result<(), ferromq_client::Error> {
+//! let consumer = client
+//!     .push_consumer("kitchen")
+//!     .subscribe("Orders", "drinks || food")
+//!     .consume_from(ConsumeFrom::FirstOffset)
+//!     .listener(|delivery: Delivery| async move {
+//!         for message in &delivery.messages {
+//!             handle(&message.body).await?;
+//!         }
+//!         Ok::<(), std::io::Error>(())
+//!     })
+//!     .start()
+//!     .await?;
+//! # consumer.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A delivery that ends with an error, or a panic, comes again later, to any member of the group; after 16 tries it becomes
+//! a dead letter in the topic `%DLQ%kitchen`. Every message is consumed at least once: after a crash, or when queues change
+//! hands, some come twice, so listeners should bear that. [`ConsumeResult`] says more than success or failure.
+//!
+//! An [`orderly_listener`](PushConsumerBuilder::orderly_listener) gets the messages of a queue one after another, and
+//! no other member has the queue at the same time. With [`broadcasting`](PushConsumerBuilder::broadcasting) every member
+//! gets every message.
+//!
+//! A [`LitePullConsumer`] is for applications that would rather [ask](LitePullConsumer::poll), decide themselves what is
+//! [committed](LitePullConsumer::commit), or [read queues](LitePullConsumer::assign) from [any place](LitePullConsumer::seek).
+//!
+//! # When something fails
+//!
+//! [`Error`] names the request, the broker, the topic and, if the broker refused, its response code and what it said.
+//! Look at the kind to decide: [`Error::Invalid`] is a mistake of the caller, [`Error::SendFailed`] may go away. Dropping
+//! any future of this crate is safe: it never leaves half a request on a connection.
+//!
+//! Connections are made when they are needed, and again when they are lost. Routes are refreshed every 30 seconds, and
+//! at once when a broker can't be reached or says that it is no longer the one. Logs are written with `tracing`.
+//!
+//! # At the end
+//!
+//! [`Client::shutdown`] lets running listeners finish, commits progress, gives queues back and waits until the last task
+//! of this crate has ended. Dropping everything ends it too, but without all that.
+//!
+//! # For those who read the code
+//!
+//! | module | what |
+//! |---|---|
+//! | `client` | [`Client`], the way to everything else |
+//! | `instance/` | what producers and consumers share: connections, name servers, routes, heartbeats, requests of brokers |
+//! | `message/` | messages in both directions, properties, ids, compression, batches |
+//! | `producer/` | attempts to send, choice of queues, fault tolerance |
+//! | `consumer/` | queues and how they are shared out, pulling, progress; `push/` and `lite_pull/` on top |
+//!
+//! The chapter `docs/spec/07-client.md` has the facts that the code implements. This crate must not know of servers.
+
+#![deny(missing_docs)]
+
+mod client;
+mod consumer;
+mod error;
+mod identity;
+mod instance;
+mod message;
+mod producer;
+mod validate;
+
+pub use client::{Client, ClientBuilder};
+pub use consumer::{
+    AllocateStrategy, ConsumeFrom, ConsumeOrderlyResult, ConsumeResult, Delivery, Filter, LitePullConsumer,
+    LitePullConsumerBuilder, PushConsumer, PushConsumerBuilder, RoomOf,
+};
+pub use error::{Error, RequestInfo, client_code};
+pub use ferromq_protocol::body::MessageQueue;
+pub use message::{Compression, Message, MessageExt};
+pub use producer::{Producer, ProducerBuilder, SendResult, SendStatus, select_by_hash};

@@ -1,0 +1,108 @@
+//! A message as a request (`docs/spec/07-client.md` 6.1, 6.2).
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use ferromq_protocol::body::MessageQueue;
+use ferromq_protocol::code::request;
+use ferromq_protocol::command::RemotingCommand;
+use ferromq_protocol::message::sysflag;
+use ferromq_protocol::names::RETRY_PREFIX;
+
+use super::ProducerCore;
+use crate::error::Error;
+use crate::message::properties as names;
+use crate::message::{Message, batch};
+use crate::validate;
+
+/// Bodies above this are compressed on a thread that may be busy for a while.
+const COMPRESSED_INLINE_BYTES_MAX: usize = 128 * 1024;
+
+/// A message that was checked, named and compressed once, and can be sent any number of times.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) message: Message,
+    /// The ids that the result shows.
+    pub(super) unique_ids: String,
+    body: Bytes,
+    sys_flag: i32,
+    properties: String,
+    is_batch: bool,
+}
+
+impl Outgoing {
+    pub(super) async fn single(core: &ProducerCore, mut message: Message) -> Result<Self, Error> {
+        validate::message(&message, core.settings.max_message_size)?;
+        message.identify();
+        let (body, mut sys_flag) = compress(core, &message.body).await;
+        if message.get_property(names::TRAN_MSG) == Some("true") {
+            sys_flag |= sysflag::TRANSACTION_PREPARED;
+        }
+        let unique_ids = message.get_property(names::UNIQ_KEY).unwrap_or_default().to_owned();
+        let properties = names::encode_text(&message.properties);
+        Ok(Self { message, unique_ids, body, sys_flag, properties, is_batch: false })
+    }
+
+    /// Batches are not compressed: brokers take them apart.
+    pub(super) fn batch(core: &ProducerCore, mut messages: Vec<Message>) -> Result<Self, Error> {
+        batch::check(&messages)?;
+        for message in &mut messages {
+            validate::message(message, core.settings.max_message_size)?;
+            message.identify();
+        }
+        let message = batch::pack(&messages)?;
+        validate::message(&message, core.settings.max_message_size)?;
+        let ids: Vec<&str> = messages.iter().filter_map(|m| m.get_property(names::UNIQ_KEY)).collect();
+        let properties = names::encode_text(&message.properties);
+        let body = message.body.clone();
+        Ok(Self { unique_ids: ids.join(","), message, body, sys_flag: 0, properties, is_batch: true })
+    }
+
+    /// The request that stores it in a queue.
+    pub(super) fn request(&self, core: &ProducerCore, queue: &MessageQueue, broker: &str) -> RemotingCommand {
+        let message = &self.message;
+        let code = if self.is_batch { request::SEND_BATCH_MESSAGE } else { request::SEND_MESSAGE_V2 };
+        let born_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+        // A retry tells its counts in the header; brokers leave the properties of that name alone.
+        let is_retry = message.topic.starts_with(RETRY_PREFIX);
+        let count = |name| message.get_property(name).filter(|_| is_retry);
+        RemotingCommand::request(code)
+            .with("a", &core.group)
+            .with("b", &message.topic)
+            .with("c", &core.settings.create_topic_key)
+            .with("d", core.settings.default_topic_queue_nums)
+            .with("e", queue.queue_id)
+            .with("f", self.sys_flag)
+            .with("g", born_ms)
+            .with("h", message.flag)
+            .with("i", &self.properties)
+            .with("j", count(names::RECONSUME_TIME).unwrap_or("0"))
+            .with("k", core.settings.unit_mode)
+            .with_some("l", count(names::MAX_RECONSUME_TIMES))
+            .with("m", self.is_batch)
+            .with("n", broker)
+            .with_body(self.body.clone())
+    }
+}
+
+/// The body as it is sent, and the bits that say how.
+async fn compress(core: &ProducerCore, body: &Bytes) -> (Bytes, i32) {
+    let settings = &core.settings;
+    if body.len() < settings.compress_over {
+        return (body.clone(), 0);
+    }
+    let (kind, level, plain) = (settings.compression, settings.compress_level, body.clone());
+    let packed = if body.len() <= COMPRESSED_INLINE_BYTES_MAX {
+        kind.compress(&plain, level)
+    } else {
+        let packing = tokio::task::spawn_blocking(move || kind.compress(&plain, level));
+        packing.await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+    };
+    match packed {
+        Ok(packed) => (packed.into(), kind.sys_flag()),
+        Err(error) => {
+            tracing::warn!(%error, "a body can't be compressed and is sent as it is");
+            (body.clone(), 0)
+        }
+    }
+}

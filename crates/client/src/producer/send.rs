@@ -1,0 +1,239 @@
+//! Attempts to send, and what follows when one fails (`docs/spec/07-client.md` 6.3).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferromq_protocol::body::MessageQueue;
+use ferromq_protocol::code::{request, response};
+use tokio::time::{Instant, timeout_at};
+
+use super::fault::Outcome;
+use super::request::Outgoing;
+use super::result::{SendResult, SendStatus};
+use super::{ProducerCore, select};
+use crate::error::{Destination, Error};
+use crate::instance::route::Route;
+
+/// Answers after which a route is doubted: another broker may have taken over.
+const ROUTE_DOUBTFUL: [i32; 4] = [
+    response::NOT_LEADER_FOR_QUEUE,
+    response::TOPIC_NOT_EXIST,
+    response::NO_PERMISSION,
+    response::SERVICE_NOT_AVAILABLE,
+];
+
+/// One call of the application: how long it may take, and what happened so far.
+struct Call<'a> {
+    core: &'a ProducerCore,
+    outgoing: &'a Outgoing,
+    started: Instant,
+    timeout: Duration,
+    brokers: Vec<String>,
+    last_error: Option<Error>,
+    /// An answer that says the message is stored, but not as safely as wanted.
+    last_result: Option<SendResult>,
+}
+
+impl ProducerCore {
+    /// Sends to queues in turn until one attempt succeeds, the attempts are used up, or the time is.
+    pub(super) async fn send_anywhere(
+        &self,
+        outgoing: &Outgoing,
+        timeout: Duration,
+    ) -> Result<SendResult, Error> {
+        let _permit = self.permit(timeout).await?;
+        let mut call = Call::new(self, outgoing, timeout);
+        let mut route = call.route().await?;
+        for attempt in 0..=self.settings.retry_times_when_send_failed {
+            let queue = select::next_queue(
+                &route.publish,
+                self.faults.as_ref(),
+                call.brokers.last().map(String::as_str),
+            );
+            let Some(queue) = queue else {
+                return Err(Error::NoRoute { topic: outgoing.message.topic.clone() });
+            };
+            let Some(mut left) = call.left() else { break };
+            let is_last = attempt == self.settings.retry_times_when_send_failed;
+            if let Some(max) = self.settings.send_msg_max_timeout_per_request.filter(|_| !is_last) {
+                left = left.min(max);
+            }
+            call.brokers.push(queue.broker_name.clone());
+            match self.attempt(&route, queue, outgoing, left).await {
+                Ok(result) if result.status == SendStatus::SendOk || !self.settings.retry_another_broker => {
+                    return Ok(result);
+                }
+                Ok(result) => call.last_result = Some(result),
+                Err(error) if call.may_retry(&error) => {
+                    call.last_error = Some(error);
+                    if !is_last && let Some(fresh) = call.reconsider(&route).await {
+                        route = fresh;
+                    }
+                }
+                Err(error) => {
+                    call.last_error = Some(error);
+                    break;
+                }
+            }
+        }
+        call.finish()
+    }
+
+    /// Sends to the queue that `choose` wants, in one attempt.
+    pub(super) async fn send_chosen(
+        &self,
+        outgoing: &Outgoing,
+        choose: impl FnOnce(&[MessageQueue]) -> Option<MessageQueue>,
+        timeout: Duration,
+    ) -> Result<SendResult, Error> {
+        let _permit = self.permit(timeout).await?;
+        let call = Call::new(self, outgoing, timeout);
+        let route = call.route().await?;
+        let no_queue = || Error::invalid("queue selector", "it chose no queue");
+        let queue = choose(&route.publish.queues).ok_or_else(no_queue)?;
+        if queue.topic != outgoing.message.topic {
+            return Err(Error::invalid(format!("{queue}"), "the message has another topic"));
+        }
+        let left = call.left().ok_or_else(|| call.too_late())?;
+        let sent = self.attempt(&route, &queue, outgoing, left).await;
+        sent.inspect_err(|error| {
+            if is_doubtful(error) {
+                self.instance.doubt_route(&outgoing.message.topic);
+            }
+        })
+    }
+
+    /// Hands a message to a connection; nothing will be known of it.
+    pub(super) async fn send_oneway(&self, outgoing: &Outgoing, timeout: Duration) -> Result<(), Error> {
+        let _permit = self.permit(timeout).await?;
+        let call = Call::new(self, outgoing, timeout);
+        let route = call.route().await?;
+        let queue = match outgoing.message.get_property(crate::message::properties::SHARDING_KEY) {
+            Some(key) => select::select_by_hash(&route.publish.queues, key),
+            None => select::next_queue(&route.publish, self.faults.as_ref(), None),
+        };
+        let queue = queue.ok_or_else(|| Error::NoRoute { topic: outgoing.message.topic.clone() })?;
+        let (broker, address) = self.address(&route, queue).await?;
+        let to = Destination { broker: &broker, address: &address, topic: &outgoing.message.topic };
+        let left = call.left().ok_or_else(|| call.too_late())?;
+        let sent = self.instance.transport.oneway(to, outgoing.request(self, queue, &broker), left).await;
+        sent.inspect_err(|_| self.instance.doubt_route(&outgoing.message.topic))
+    }
+
+    async fn attempt(
+        &self,
+        route: &Route,
+        queue: &MessageQueue,
+        outgoing: &Outgoing,
+        timeout: Duration,
+    ) -> Result<SendResult, Error> {
+        let started = Instant::now();
+        let sent = self.attempt_once(route, queue, outgoing, timeout).await;
+        if let Some(faults) = &self.faults {
+            let outcome = match &sent {
+                Ok(_) | Err(Error::BrokerNotExist { .. }) => Outcome::Fine,
+                Err(Error::Remoting { .. }) if !self.settings.start_detector => Outcome::Failed,
+                Err(Error::Remoting { .. } | Error::Refused { .. }) => Outcome::Unreachable,
+                Err(_) => Outcome::Fine,
+            };
+            faults.update(&queue.broker_name, started.elapsed(), outcome);
+        }
+        sent
+    }
+
+    async fn attempt_once(
+        &self,
+        route: &Route,
+        queue: &MessageQueue,
+        outgoing: &Outgoing,
+        timeout: Duration,
+    ) -> Result<SendResult, Error> {
+        let (broker, address) = self.address(route, queue).await?;
+        let to = Destination { broker: &broker, address: &address, topic: &outgoing.message.topic };
+        let request = outgoing.request(self, queue, &broker);
+        let name = request::name(request.code);
+        let answer = self.instance.transport.call(to, request, timeout).await?;
+        SendResult::read(&to, name, &answer, queue, &outgoing.unique_ids)
+    }
+
+    async fn address(&self, route: &Route, queue: &MessageQueue) -> Result<(String, String), Error> {
+        let broker = route.real_broker(queue);
+        match self.instance.routes.master(broker) {
+            Some(address) => Ok((broker.to_owned(), address)),
+            None => self.instance.master_of(queue).await,
+        }
+    }
+}
+
+impl<'a> Call<'a> {
+    fn new(core: &'a ProducerCore, outgoing: &'a Outgoing, timeout: Duration) -> Self {
+        let started = Instant::now();
+        Self { core, outgoing, started, timeout, brokers: Vec::new(), last_error: None, last_result: None }
+    }
+
+    fn topic(&self) -> &str {
+        &self.outgoing.message.topic
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.timeout.checked_sub(self.started.elapsed()).filter(|left| !left.is_zero())
+    }
+
+    async fn route(&self) -> Result<Arc<Route>, Error> {
+        let new_topic_queues = self.core.settings.default_topic_queue_nums;
+        let route = self.core.instance.publish_route(self.topic(), new_topic_queues);
+        let route = timeout_at(self.started + self.timeout, route).await;
+        route.unwrap_or_else(|_| Err(self.too_late()))
+    }
+
+    fn too_late(&self) -> Error {
+        Error::Timeout { what: format!("a send to topic {}", self.topic()), timeout: self.timeout }
+    }
+
+    fn may_retry(&self, error: &Error) -> bool {
+        match error {
+            Error::Refused { code, .. } => self.core.settings.retry_response_codes.contains(code),
+            _ => true,
+        }
+    }
+
+    /// Looks for a better route after a failure. With other brokers to go to, that is not waited for; with only one, the
+    /// next attempt would meet the same broker at the same address, and a new master may be in its place already.
+    async fn reconsider(&self, route: &Route) -> Option<Arc<Route>> {
+        if !self.last_error.as_ref().is_some_and(is_doubtful) {
+            return None;
+        }
+        if !route.has_one_broker() {
+            self.core.instance.doubt_route(self.topic());
+            return None;
+        }
+        let refreshed = self.core.instance.refresh_route(self.topic());
+        let fresh = timeout_at(self.started + self.timeout, refreshed).await.ok()?.ok()?;
+        (!fresh.publish.queues.is_empty()).then_some(fresh)
+    }
+
+    fn finish(self) -> Result<SendResult, Error> {
+        let last = match (self.last_result, self.last_error) {
+            (Some(result), _) => return Ok(result),
+            (None, Some(error)) => error,
+            (None, None) => Error::Timeout {
+                what: format!("a send to topic {}", self.outgoing.message.topic),
+                timeout: self.timeout,
+            },
+        };
+        Err(Error::SendFailed {
+            topic: self.outgoing.message.topic.clone(),
+            attempts: self.brokers.len(),
+            elapsed: self.started.elapsed(),
+            brokers: self.brokers,
+            last: Box::new(last),
+        })
+    }
+}
+
+fn is_doubtful(error: &Error) -> bool {
+    match error {
+        Error::Refused { code, .. } => ROUTE_DOUBTFUL.contains(code),
+        error => error.is_remoting(),
+    }
+}
