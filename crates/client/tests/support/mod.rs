@@ -33,14 +33,14 @@ impl Cluster {
             .with_test_writer()
             .try_init();
         let directory = tempfile::tempdir().unwrap();
-        let mut config = NamesrvConfig::default();
-        for (key, value) in [
-            ("listenPort", "0"),
-            ("bindAddress", "127.0.0.1"),
-            ("kvConfigPath", &directory.path().join("kv.json").display().to_string()),
-        ] {
-            config.set(key, value).unwrap();
-        }
+        let file = |name: &str| directory.path().join(name).display().to_string();
+        let config = NamesrvConfig {
+            bind_address: "127.0.0.1".to_owned(),
+            listen_port: 0,
+            kv_config_path: file("kv.json"),
+            config_store_path: file("namesrv.properties"),
+            ..NamesrvConfig::default()
+        };
         let namesrv = Namesrv::start(config).unwrap();
         let mut cluster = Self { directory, namesrv, brokers: Vec::new() };
         for position in 0..brokers {
