@@ -4,10 +4,11 @@
 //! how far the log is *confirmed*, that is, acknowledged to producers and shown to consumers.
 //!
 //! Read first: [`ReplicaLog`], what replication needs of a commit log; [`classic`], master and slaves; [`raft`], groups that elect
-//! their master.
+//! their master; [`autoswitch`], brokers that a controller gives their roles.
 //!
 //! This crate must not know of request codes, topics or consumers.
 
+pub mod autoswitch;
 pub mod classic;
 pub mod log;
 pub mod raft;

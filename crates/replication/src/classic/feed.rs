@@ -206,7 +206,7 @@ async fn write(
     loop {
         let settings = shared.settings();
         if ready.is_empty() {
-            let is_there = AtEnd { log: &*shared.log, target: next + 1, registered: None };
+            let is_there = AtEnd::new(&*shared.log, next + 1);
             let heartbeat_due = settings.heartbeat_interval.saturating_sub(written.elapsed());
             if tokio::time::timeout(heartbeat_due, is_there).await.is_err() {
                 writer.write_all(&FrameHeader { offset: next as i64, len: 0 }.encode()).await?;
@@ -250,10 +250,16 @@ async fn allowed(slave: &Slave, settings: &HaSettings) -> usize {
 }
 
 /// Waits until the log reaches `target`.
-struct AtEnd<'a> {
+pub(crate) struct AtEnd<'a> {
     log: &'a dyn ReplicaLog,
     target: u64,
     registered: Option<Waker>,
+}
+
+impl<'a> AtEnd<'a> {
+    pub(crate) fn new(log: &'a dyn ReplicaLog, target: u64) -> Self {
+        AtEnd { log, target, registered: None }
+    }
 }
 
 impl Future for AtEnd<'_> {

@@ -85,7 +85,7 @@ pub enum BadBytes {
 
 /// Takes in what one connection brings.
 #[derive(Debug, Default)]
-pub(super) struct Intake {
+pub(crate) struct Intake {
     /// Where the next byte of the master belongs; `None` until the first one of an empty log has come.
     next: Option<u64>,
     /// Our own bytes up to here are compared.
@@ -100,7 +100,7 @@ pub(super) struct Intake {
 
 impl Intake {
     /// For a log as it is now. `first`: where an empty log should begin, if that is known.
-    pub(super) fn new(log: &dyn ReplicaLog, first: Option<u64>) -> Result<Self, BadBytes> {
+    pub(crate) fn new(log: &dyn ReplicaLog, first: Option<u64>) -> Result<Self, BadBytes> {
         let bounds = log.bounds();
         let mut intake =
             Intake { next: None, compare_to: bounds.end, idle: 0, pending: BytesMut::new(), streamed: 0 };
@@ -125,17 +125,17 @@ impl Intake {
     }
 
     /// What to report first: from there on the master sends.
-    pub(super) fn request(&self) -> u64 {
+    pub(crate) fn request(&self) -> u64 {
         self.next.unwrap_or(0)
     }
 
     /// Whether the log was found to be a part of the master's: only then its end may be reported.
-    pub(super) fn is_compared(&self) -> bool {
+    pub(crate) fn is_compared(&self) -> bool {
         self.next.is_none_or(|next| next >= self.compare_to)
     }
 
     /// A heartbeat of a master that will go on at `offset`.
-    pub(super) fn heartbeat(&mut self, offset: i64) -> Result<(), BadBytes> {
+    pub(crate) fn heartbeat(&mut self, offset: i64) -> Result<(), BadBytes> {
         let Some(next) = self.next else { return Ok(()) };
         self.check_place(next, offset)?;
         if !self.is_compared() {
@@ -149,7 +149,7 @@ impl Intake {
     }
 
     /// Bytes of the master's log. May wait for the disk.
-    pub(super) fn take(&mut self, log: &dyn ReplicaLog, offset: i64, bytes: &[u8]) -> Result<(), BadBytes> {
+    pub(crate) fn take(&mut self, log: &dyn ReplicaLog, offset: i64, bytes: &[u8]) -> Result<(), BadBytes> {
         let next = match self.next {
             Some(next) => next,
             // The master chose where an empty log begins: at a file.

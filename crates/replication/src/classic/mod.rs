@@ -23,9 +23,12 @@ pub mod wire;
 
 use std::time::Duration;
 
+pub(crate) use feed::AtEnd;
 pub use feed::Refused;
 pub use intake::BadBytes;
+pub(crate) use intake::Intake;
 pub use master::{ConnectedSlave, HaMaster};
+pub(crate) use pace::Pace;
 pub use slave::{FirstOffset, HaSlave, SlaveError, SlaveState, SlaveStatus};
 
 /// Settings of both sides, named as in `broker.conf`.

@@ -8,7 +8,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Counts bytes by seconds.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     seconds: Mutex<Seconds>,
 }
 
@@ -33,26 +33,26 @@ impl Seconds {
 }
 
 impl Pace {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Pace { seconds: Mutex::new(Seconds { since: now, bytes: 0, bytes_before: 0 }) }
     }
 
     /// Takes note of bytes that were transferred.
-    pub(super) fn add(&self, now: Instant, bytes: u64) {
+    pub(crate) fn add(&self, now: Instant, bytes: u64) {
         let mut seconds = self.seconds.lock();
         seconds.turn(now);
         seconds.bytes += bytes;
     }
 
     /// Bytes in the last full second.
-    pub(super) fn per_second(&self, now: Instant) -> u64 {
+    pub(crate) fn per_second(&self, now: Instant) -> u64 {
         let mut seconds = self.seconds.lock();
         seconds.turn(now);
         seconds.bytes_before
     }
 
     /// How many more bytes the present second may have, when a second may have `limit`; if none, how long until the next one.
-    pub(super) fn allowance(&self, now: Instant, limit: u64) -> Result<u64, Duration> {
+    pub(crate) fn allowance(&self, now: Instant, limit: u64) -> Result<u64, Duration> {
         let mut seconds = self.seconds.lock();
         seconds.turn(now);
         match limit.saturating_sub(seconds.bytes) {

@@ -1,0 +1,326 @@
+//! The slave's side: finding where the two logs are the same, and copying the rest (`docs/spec/05-ha.md` 9.5).
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Buf as _, BytesMut};
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::epochs::{Epoch, Epochs};
+use super::role::Shared;
+use super::wire::{FRAME_HEADER_LEN, FrameHeader, MasterHandshake, OfSlave, Unreadable};
+use crate::classic::{BadBytes, Intake, Pace, SlaveState, SlaveStatus};
+use crate::log::ReplicaLogError;
+
+/// How long a connection may take to be made, and the master to answer the handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes that one read can bring.
+const READ_AT_ONCE: usize = 1 << 20;
+/// The same trouble is told again after so long.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
+
+/// Why a connection to the master ended.
+#[derive(Debug, Error)]
+pub enum SlaveError {
+    /// It could not be made.
+    #[error("can't connect: {0}")]
+    Connect(io::Error),
+    /// The master closed it.
+    #[error("the master closed the connection")]
+    Closed,
+    /// Nothing came for too long.
+    #[error("the master said nothing for {0:?}")]
+    Silent(Duration),
+    /// It does not speak the protocol.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// The two logs have nothing in common.
+    #[error(
+        "this replica's log has no epoch in common with the master's: it is of another set, or what it lacks was deleted there. Nothing \
+         was changed. Keep its store if its messages are needed, and start it with an empty storePathRootDir"
+    )]
+    NothingInCommon,
+    /// The two logs differ in what this one promised.
+    #[error(
+        "this replica's log is the master's only up to {point}, but is confirmed up to {confirmed}: the master was elected without having \
+         all acknowledged messages (enableElectUncleanMaster, or a RocketMQ master without allAckInSyncStateSet). Nothing was changed. \
+         Keep this store if its messages are needed, and start it with an empty storePathRootDir"
+    )]
+    Confirmed {
+        /// Up to where the logs are the same.
+        point: u64,
+        /// Up to where this one is confirmed.
+        confirmed: u64,
+    },
+    /// The bytes were not appended.
+    #[error(transparent)]
+    BadBytes(#[from] BadBytes),
+    /// The log could not be cut.
+    #[error(transparent)]
+    Log(#[from] ReplicaLogError),
+    /// The epoch file could not be written.
+    #[error("can't write the epoch file: {0}")]
+    Epochs(io::Error),
+    /// The socket failed.
+    #[error(transparent)]
+    Socket(io::Error),
+}
+
+/// What a slave knows of its connection.
+#[derive(Debug)]
+pub(super) struct Following {
+    /// Where the master's HA port is.
+    pub(super) master: watch::Sender<Option<String>>,
+    status: Mutex<SlaveStatus>,
+    pace: Pace,
+    /// Held while the log is being changed, which goes on when the connection ends.
+    pub(super) changing: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Following {
+    pub(super) fn new() -> Self {
+        Self {
+            master: watch::Sender::new(None),
+            status: Mutex::default(),
+            pace: Pace::new(Instant::now()),
+            changing: Arc::default(),
+        }
+    }
+
+    pub(super) fn status(&self) -> SlaveStatus {
+        let status = self.status.lock().clone();
+        let master = self.master.borrow().clone();
+        SlaveStatus { master, bytes_per_second: self.pace.per_second(Instant::now()), ..status }
+    }
+}
+
+/// Follows the master whose address is set, again and again.
+pub(super) async fn run(shared: Arc<Shared>, following: Arc<Following>) {
+    let mut master = following.master.subscribe();
+    let mut told: Option<(String, Instant)> = None;
+    loop {
+        let address = master.borrow_and_update().clone();
+        let Some(address) = address else {
+            if master.changed().await.is_err() {
+                return;
+            }
+            continue;
+        };
+        let ended = tokio::select! {
+            error = follow(&shared, &following, &address) => Some(error),
+            _ = master.changed() => None,
+        };
+        following.status.lock().state = SlaveState::Ready;
+        let Some(error) = ended else { continue };
+        let text = error.to_string();
+        following.status.lock().trouble = Some(text.clone());
+        if told.as_ref().is_none_or(|(last, at)| *last != text || at.elapsed() > TOLD_AGAIN) {
+            tracing::warn!(master = address, "not replicating: {text}");
+            told = Some((text, Instant::now()));
+        }
+        let pause = shared.settings.load().ha.reconnect_pause;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            _ = master.changed() => {}
+        }
+    }
+}
+
+async fn follow(shared: &Arc<Shared>, following: &Following, address: &str) -> SlaveError {
+    match Link::open(shared, following, address).await {
+        Ok(mut link) => match link.run().await {
+            Ok(never) => match never {},
+            Err(error) => error,
+        },
+        Err(error) => error,
+    }
+}
+
+enum Never {}
+
+/// A connection to the master, whose log ours is a part of.
+struct Link<'a> {
+    shared: &'a Arc<Shared>,
+    following: &'a Following,
+    stream: TcpStream,
+    received: BytesMut,
+    reported: u64,
+    read_at: Instant,
+    written_at: Instant,
+    /// In a box, because it goes to a thread that may wait for the disk, and back.
+    intake: Box<Intake>,
+}
+
+impl<'a> Link<'a> {
+    async fn open(
+        shared: &'a Arc<Shared>,
+        following: &'a Following,
+        address: &str,
+    ) -> Result<Self, SlaveError> {
+        let timed_out = || io::Error::new(io::ErrorKind::TimedOut, "no answer");
+        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
+        let mut stream = connecting.unwrap_or_else(|_| Err(timed_out())).map_err(SlaveError::Connect)?;
+        stream.set_nodelay(true).map_err(SlaveError::Socket)?;
+        let settings = shared.settings.load_full();
+        let greeting = OfSlave::Handshake {
+            from_last_file: settings.from_last_file,
+            is_learner: settings.is_learner,
+            id: shared.own_id(),
+        };
+        stream.write_all(&greeting.encode()).await.map_err(SlaveError::Socket)?;
+        let mut received = BytesMut::with_capacity(READ_AT_ONCE);
+        let handshake = tokio::time::timeout(CONNECT_TIMEOUT, handshake(&mut stream, &mut received)).await;
+        let handshake = handshake.map_err(|_| SlaveError::Silent(CONNECT_TIMEOUT))??;
+
+        let changing = Arc::clone(&following.changing).lock_owned().await;
+        let to_cut = Arc::clone(shared);
+        let cut = tokio::task::spawn_blocking(move || {
+            let _changing = changing;
+            cut(&to_cut, &handshake)
+        });
+        cut.await.map_err(|error| SlaveError::Socket(io::Error::other(error)))??;
+
+        let intake = Box::new(Intake::new(&*shared.log, None)?);
+        let now = Instant::now();
+        let reported = intake.request();
+        let mut link =
+            Link { shared, following, stream, received, reported, read_at: now, written_at: now, intake };
+        link.report(reported).await?;
+        tracing::info!(
+            master = address,
+            from = reported,
+            end = shared.log.bounds().end,
+            "connected to the master"
+        );
+        let mut status = following.status.lock();
+        (status.state, status.trouble) = (SlaveState::Transfer, None);
+        drop(status);
+        Ok(link)
+    }
+
+    async fn run(&mut self) -> Result<Never, SlaveError> {
+        loop {
+            self.take_frames().await?;
+            let settings = self.shared.settings.load_full();
+            let silent_at = self.read_at + settings.ha.housekeeping_interval;
+            let report_at = self.written_at + settings.ha.heartbeat_interval;
+            self.received.reserve(READ_AT_ONCE);
+            tokio::select! {
+                read = self.stream.read_buf(&mut self.received) => {
+                    let read = read.map_err(SlaveError::Socket)?;
+                    if read == 0 {
+                        return Err(SlaveError::Closed);
+                    }
+                    self.read_at = Instant::now();
+                    self.following.pace.add(self.read_at, read as u64);
+                    self.following.status.lock().last_read_ms = now_ms();
+                }
+                () = tokio::time::sleep_until(silent_at.into()) => {
+                    return Err(SlaveError::Silent(settings.ha.housekeeping_interval));
+                }
+                () = tokio::time::sleep_until(report_at.into()) => self.report(self.reported).await?,
+            }
+        }
+    }
+
+    /// Takes in every frame that is all there, and reports what was appended.
+    async fn take_frames(&mut self) -> Result<(), SlaveError> {
+        let mut frames = Vec::new();
+        while let Some(header) = FrameHeader::peek(&self.received)? {
+            if self.received.len() < FRAME_HEADER_LEN + header.len {
+                break;
+            }
+            self.received.advance(FRAME_HEADER_LEN);
+            frames.push((header, self.received.split_to(header.len)));
+        }
+        if frames.is_empty() {
+            return Ok(());
+        }
+        let shared = Arc::clone(self.shared);
+        let mut intake = std::mem::take(&mut self.intake);
+        let changing = Arc::clone(&self.following.changing).lock_owned().await;
+        let work = tokio::task::spawn_blocking(move || {
+            let _changing = changing;
+            let result =
+                frames.into_iter().try_for_each(|(header, body)| take(&shared, &mut intake, header, &body));
+            (intake, result)
+        });
+        let (intake, result) = work.await.map_err(|error| SlaveError::Socket(io::Error::other(error)))?;
+        self.intake = intake;
+        let end = self.shared.log.bounds().end;
+        if self.intake.is_compared() && end > self.reported {
+            self.report(end).await?;
+        }
+        result
+    }
+
+    async fn report(&mut self, offset: u64) -> Result<(), SlaveError> {
+        self.stream.write_all(&OfSlave::Report(offset).encode()).await.map_err(SlaveError::Socket)?;
+        self.reported = offset;
+        self.written_at = Instant::now();
+        self.following.status.lock().last_write_ms = now_ms();
+        Ok(())
+    }
+}
+
+async fn handshake(stream: &mut TcpStream, received: &mut BytesMut) -> Result<MasterHandshake, SlaveError> {
+    loop {
+        if let Some(handshake) = MasterHandshake::take(received)? {
+            return Ok(handshake);
+        }
+        if stream.read_buf(received).await.map_err(SlaveError::Socket)? == 0 {
+            return Err(SlaveError::Closed);
+        }
+    }
+}
+
+/// Cuts our log to where it is the same as the master's. May wait for the disk.
+fn cut(shared: &Shared, master: &MasterHandshake) -> Result<(), SlaveError> {
+    let epochs = shared.epochs.get();
+    let bounds = shared.log.bounds();
+    if epochs.entries().is_empty() || bounds.begin == bounds.end {
+        return Ok(());
+    }
+    let point = epochs.consistent_point(bounds.end, &master.epochs, master.end);
+    let point = point.filter(|point| *point >= bounds.begin).ok_or(SlaveError::NothingInCommon)?;
+    if point < bounds.confirmed {
+        return Err(SlaveError::Confirmed { point, confirmed: bounds.confirmed });
+    }
+    if point < bounds.end {
+        let (end, bytes) = (bounds.end, bounds.end - point);
+        tracing::warn!(point, end, bytes, "cutting what was never acknowledged and the master does not have");
+        shared.log.truncate(point)?;
+    }
+    shared.epochs.change(|epochs| epochs.truncate(point)).map_err(SlaveError::Epochs)
+}
+
+/// Takes in one frame. May wait for the disk.
+fn take(shared: &Shared, intake: &mut Intake, header: FrameHeader, body: &[u8]) -> Result<(), SlaveError> {
+    let Some(offset) = header.offset else { return Ok(()) };
+    let Epoch { number, start } = header.epoch;
+    if start <= offset && shared.epochs.last().is_none_or(|last| number > last.number) {
+        let begin = |epochs: &mut Epochs| {
+            epochs.begin(header.epoch);
+        };
+        shared.epochs.change(begin).map_err(SlaveError::Epochs)?;
+    }
+    let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+    match body {
+        [] => intake.heartbeat(offset)?,
+        body => intake.take(&*shared.log, offset, body)?,
+    }
+    if intake.is_compared() {
+        shared.log.confirm(header.confirmed.min(shared.log.bounds().end));
+    }
+    Ok(())
+}
+
+fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
