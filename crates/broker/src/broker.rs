@@ -11,6 +11,7 @@ use ferromq_protocol::body::{DataVersion, TopicConfigSerializeWrapper};
 use ferromq_protocol::message::RecordFields;
 use ferromq_remoting::{BindError, Limits, RunningServer, Server, ServerOptions};
 use ferromq_replication::classic::HaMaster;
+use ferromq_replication::raft::RaftError;
 use ferromq_store::{AppendError, OpenError, Outcome, PushError, Store};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -25,6 +26,7 @@ use crate::locks::QueueLocks;
 use crate::offsets::ConsumerOffsets;
 use crate::pull::{ColdReads, HeldPulls};
 use crate::registration::{Registrant, Registration};
+use crate::replication::acks::GROUP_TIMEOUT;
 use crate::replication::{Replication, is_master};
 use crate::schedule::{self, ScheduleService};
 use crate::send::BrokerProperties;
@@ -92,6 +94,9 @@ pub enum StartError {
     /// `brokerIP1` is not an address.
     #[error("brokerIP1 must be an IP address, not `{0}`")]
     BrokerIp(String),
+    /// The Raft group can't be taken part in.
+    #[error(transparent)]
+    Raft(#[from] RaftError),
     /// The system refused a thread or a socket.
     #[error("can't start: {0}")]
     System(#[from] io::Error),
@@ -135,6 +140,13 @@ impl Broker {
     /// `brokerIP1` and the port.
     pub(crate) fn store_host(&self) -> SocketAddr {
         self.store_host
+    }
+
+    /// Waits a while until the Raft group has agreed on what ends at `end` and was stored in the store's `term`; false if it has not,
+    /// or has another leader. Without a group there is nothing to wait for. Blocks.
+    pub(crate) fn is_agreed(&self, end: u64, term: u64) -> bool {
+        !self.replication.is_raft()
+            || self.store.confirmed().wait_blocking(end, GROUP_TIMEOUT) && self.store.term() == term
     }
 
     /// Stores one message that the broker itself made: a retry, a delivery, a dead letter. Does not wait for a flush.
@@ -230,7 +242,9 @@ impl RunningBroker {
         })?;
         let tasks = vec![tokio::spawn(housekeeping(broker.clone()))];
         broker.replication.synchronize(&broker);
-        broker.registration.start(broker.clone()).await;
+        if !broker.replication.is_raft() {
+            broker.registration.start(broker.clone()).await;
+        }
         Ok(Self { broker, main, fast, address, fast_address, tasks, schedule: Some(schedule) })
     }
 
@@ -239,7 +253,7 @@ impl RunningBroker {
         self.address
     }
 
-    /// Where it listens for slaves; `None` if it is one.
+    /// Where it listens for slaves; `None` if it is one, or in a Raft group.
     pub fn ha_address(&self) -> Option<SocketAddr> {
         self.broker.replication.master().map(HaMaster::address)
     }

@@ -187,45 +187,59 @@ fn deliver_level(broker: &Arc<Broker>, level: i32, earlier: &mut EarlierDeliveri
         return;
     }
     let now = clock::now_ms();
+    let term = broker.store.term();
+    let mut last_end = 0;
     for unit in broker.store.consume_queue_units(&queue, next, UNITS_PER_ROUND) {
         // A time beyond the level's length means that the clock went back or the level was shortened.
         let due = if unit.tags_code > now.saturating_add(level_ms) { now } else { unit.tags_code };
         if due > now {
             break;
         }
-        if let Err(error) = deliver(broker, unit.physical_offset, due, earlier) {
-            tracing::warn!(%error, level, queue_offset = unit.queue_offset, "can't deliver a delayed message, trying again");
-            break;
+        match deliver(broker, unit.physical_offset, due, earlier) {
+            Ok(end) => last_end = end.unwrap_or(last_end),
+            Err(error) => {
+                tracing::warn!(%error, level, queue_offset = unit.queue_offset, "can't deliver a delayed message, trying again");
+                break;
+            }
         }
-        position.store(unit.queue_offset + 1, Ordering::Release);
+        next = unit.queue_offset + 1;
+    }
+    // A delivery that the next leader of a Raft group does not have is none.
+    while !broker.is_agreed(last_end, term) {
+        if broker.store.term() != term || *schedule.stopping.lock() {
+            return;
+        }
+    }
+    if position.swap(next, Ordering::AcqRel) != next {
         schedule.changed.store(true, Ordering::Release);
     }
 }
 
-/// Stores a message that waited long enough in its own topic.
+/// Stores a message that waited long enough in its own topic. Returns where it ends in the log, unless it is there already or can't
+/// be delivered.
 fn deliver(
     broker: &Arc<Broker>,
     physical_offset: u64,
     due_ms: i64,
     earlier: &mut EarlierDeliveries,
-) -> Result<(), PutError> {
+) -> Result<Option<u64>, PutError> {
     let record = match broker.store.record_at(physical_offset) {
         Ok(Some(record)) => record,
         Ok(None) | Err(_) => {
             tracing::warn!(physical_offset, "a delayed message is no longer in the log, leaving it out");
-            return Ok(());
+            return Ok(None);
         }
     };
-    let Ok(message) = RecordView::parse(&record) else { return Ok(()) };
+    let Ok(message) = RecordView::parse(&record) else { return Ok(None) };
     let real_queue = message.property("REAL_QID").and_then(|id| id.parse().ok());
     let (Some(topic), Some(queue_id)) = (message.property("REAL_TOPIC"), real_queue) else {
         tracing::warn!(physical_offset, "a delayed message does not say where it belongs, leaving it out");
-        return Ok(());
+        return Ok(None);
     };
     if earlier.contain(broker, topic, &message, due_ms) {
-        return Ok(());
+        return Ok(None);
     }
-    broker.put(&RecordFields {
+    let stored = broker.put(&RecordFields {
         topic,
         queue_id,
         flag: message.flag(),
@@ -238,7 +252,7 @@ fn deliver(
         body: message.body(),
         properties: message.properties(),
     })?;
-    Ok(())
+    Ok(Some(stored.end()))
 }
 
 pub(crate) fn route(code: i32) -> Option<Handler> {

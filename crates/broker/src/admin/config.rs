@@ -16,7 +16,7 @@ use crate::config::{BrokerConfig, UpdateError};
 /// Which state of the settings is in force, as clients are told. Whoever changes settings holds the lock, so that no
 /// change is lost to another one.
 #[derive(Debug)]
-pub(crate) struct ConfigVersion(Mutex<DataVersion>);
+pub(crate) struct ConfigVersion(pub(crate) Mutex<DataVersion>);
 
 impl Default for ConfigVersion {
     fn default() -> Self {

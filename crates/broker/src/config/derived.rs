@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use ferromq_store::StoreOptions;
+use ferromq_store::{ConfirmedBy, StoreOptions};
 
 use super::{BrokerConfig, FlushDiskType};
 
@@ -69,7 +69,10 @@ pub fn store_options(config: &BrokerConfig) -> StoreOptions {
         FlushDiskType::AsyncFlush => ferromq_store::FlushDiskType::AsyncFlush,
         FlushDiskType::SyncFlush => ferromq_store::FlushDiskType::SyncFlush,
     };
-    options.follower = config.broker_role == super::BrokerRole::Slave;
+    options.follower = config.broker_role == super::BrokerRole::Slave || config.enable_d_leger_commit_log;
+    if config.enable_d_leger_commit_log {
+        options.confirmed_by = ConfirmedBy::Replication { known: 0 };
+    }
     options.flush_interval_commit_log = millis(config.flush_interval_commit_log);
     options.flush_interval_consume_queue = millis(config.flush_interval_consume_queue);
     options.warm_whole_files = config.warm_maped_file_enable;

@@ -8,6 +8,7 @@ use ferromq_protocol::java_properties::{self, BadUnicodeEscape};
 use thiserror::Error;
 
 use super::{BrokerConfig, BrokerRole, InvalidValue, SETTINGS, Setting};
+use crate::replication::raft;
 
 /// Something in a configuration file that the broker can start without, but its owner should know of.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -63,6 +64,9 @@ pub enum ConfigError {
     /// Settings that can't be together.
     #[error("{0}")]
     Conflict(&'static str),
+    /// Settings of the Raft group that make no sense.
+    #[error("enableDLegerCommitLog=true: {0}")]
+    Raft(String),
     /// Controller mode together with DLedger.
     #[error("The config enableControllerMode and enableDLegerCommitLog cannot both be true.")]
     ControllerAndDledger,
@@ -83,7 +87,7 @@ impl ConfigError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Read { .. } | Self::Syntax { .. } | Self::Value { .. } => 255,
-            Self::NameServerAddress(_) | Self::Conflict(_) | Self::NotSupported { .. } => 253,
+            Self::NameServerAddress(_) | Self::Conflict(_) | Self::Raft(_) | Self::NotSupported { .. } => 253,
             Self::ControllerAndDledger => 252,
         }
     }
@@ -140,6 +144,11 @@ impl BrokerConfig {
         if self.broker_role != BrokerRole::Slave {
             self.broker_id = 0;
         }
+        if self.enable_d_leger_commit_log {
+            raft::check(self).map_err(|error| ConfigError::Raft(error.to_string()))?;
+            // Until the group has a leader.
+            self.broker_id = -1;
+        }
         self.ha_listen_port = self.ha_port();
         Ok(())
     }
@@ -149,7 +158,6 @@ impl BrokerConfig {
         let is_path_list = self.store_path_commit_log.as_ref().is_some_and(|path| path.contains([',', ';']));
         let asked_for = [
             ("enableControllerMode", self.enable_controller_mode, "this version knows no controllers"),
-            ("enableDLegerCommitLog", self.enable_d_leger_commit_log, "this version knows no Raft groups"),
             ("storeType", self.store_type != "default", "only the store type `default` is there"),
             ("configManagerVersion", self.config_manager_version != "v1", "only the version `v1` is there"),
             ("storePathCommitLog", is_path_list, "this version keeps its log in one directory"),

@@ -7,8 +7,12 @@ use ferromq_protocol::code::response;
 use ferromq_store::FlushDiskType;
 use tokio::time::timeout;
 
+use crate::answer::Refusal;
 use crate::broker::Broker;
 use crate::config::{BrokerConfig, BrokerRole};
+
+/// How long a send waits for a majority of a Raft group.
+pub(crate) const GROUP_TIMEOUT: Duration = Duration::from_millis(2500);
 
 /// What sends wait for, beside the append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +20,8 @@ pub(crate) struct Acks {
     /// The log must be on the disk (SYNC_FLUSH).
     flush: bool,
     replicas: Replicas,
+    /// The store's term when this was asked.
+    term: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +32,17 @@ enum Replicas {
     AtLeast(usize),
     /// A slave was wanted and none is there, or none that has kept up.
     Unavailable,
+    /// The Raft group must have agreed on it, whatever the message says.
+    Group,
 }
 
 impl Acks {
-    /// What a send that comes now waits for.
+    /// What a send waits for that is appended after this.
     pub(crate) fn wanted(broker: &Broker, config: &BrokerConfig) -> Self {
+        let term = broker.store.term();
+        if broker.replication.is_raft() {
+            return Self { flush: false, replicas: Replicas::Group, term };
+        }
         let flush = broker.store.options().flush_disk_type == FlushDiskType::SyncFlush;
         let replicas = match config.broker_role {
             BrokerRole::SyncMaster => match config.in_sync_replicas {
@@ -41,14 +53,16 @@ impl Acks {
             },
             BrokerRole::AsyncMaster | BrokerRole::Slave => Replicas::None,
         };
-        Self { flush, replicas }
+        Self { flush, replicas, term }
     }
 
-    /// The code of answers that need not be waited for, if there is one.
-    pub(crate) fn at_once(self) -> Option<i32> {
+    /// The code of answers that need not be waited for, if there is one. `wait` is what the message says.
+    pub(crate) fn at_once(self, wait: bool) -> Option<i32> {
         match self {
-            Self { flush: false, replicas: Replicas::None } => Some(response::SUCCESS),
-            Self { flush: false, replicas: Replicas::Unavailable } => Some(response::SLAVE_NOT_AVAILABLE),
+            Self { replicas: Replicas::Group, .. } => None,
+            _ if !wait => Some(response::SUCCESS),
+            Self { flush: false, replicas: Replicas::None, .. } => Some(response::SUCCESS),
+            Self { flush: false, replicas: Replicas::Unavailable, .. } => Some(response::SLAVE_NOT_AVAILABLE),
             _ => None,
         }
     }
@@ -76,8 +90,18 @@ impl Acks {
                 Err(_) => master.replicated_to(replicas),
             }
         };
-        let (flushed, replicated) = tokio::join!(flushed, replicated);
-        Reached { flushed, replicated, is_unavailable: self.replicas == Replicas::Unavailable }
+        let agreed = async {
+            if self.replicas != Replicas::Group {
+                return Ok(u64::MAX);
+            }
+            match timeout(GROUP_TIMEOUT, broker.store.wait_confirmed(end, self.term)).await {
+                Ok(confirmed) => confirmed.map(|()| u64::MAX),
+                Err(_) => Ok(broker.store.confirmed().get()),
+            }
+        };
+        let (flushed, replicated, agreed) = tokio::join!(flushed, replicated, agreed);
+        let is_unavailable = self.replicas == Replicas::Unavailable;
+        Reached { flushed, replicated, is_unavailable, agreed: agreed.ok() }
     }
 }
 
@@ -87,11 +111,30 @@ pub(crate) struct Reached {
     flushed: u64,
     replicated: u64,
     is_unavailable: bool,
+    /// What the Raft group has agreed on; `None` if this broker no longer leads it.
+    agreed: Option<u64>,
 }
 
 impl Reached {
     /// The code of the answer to a message that ends at `end`. The replicas' verdict counts more than the disk's.
-    pub(crate) fn code(&self, end: u64) -> i32 {
+    ///
+    /// # Errors
+    /// The message is in no majority of a Raft group, as far as this broker knows. It may be stored all the same.
+    pub(crate) fn code(&self, end: u64) -> Result<i32, Refusal> {
+        match self.agreed {
+            None => {
+                let remark = "service not available now: this broker no longer leads its Raft group";
+                Err(Refusal::new(response::SERVICE_NOT_AVAILABLE, remark))
+            }
+            Some(agreed) if end > agreed => {
+                let remark = format!("no majority of the Raft group has the message after {GROUP_TIMEOUT:?}");
+                Err(Refusal::system_error(remark))
+            }
+            Some(_) => Ok(self.code_of_copies(end)),
+        }
+    }
+
+    fn code_of_copies(&self, end: u64) -> i32 {
         if self.is_unavailable {
             response::SLAVE_NOT_AVAILABLE
         } else if end > self.replicated {
@@ -110,8 +153,9 @@ mod tests {
 
     #[test]
     fn the_replicas_verdict_comes_first() {
-        let reached =
-            |flushed, replicated, is_unavailable| Reached { flushed, replicated, is_unavailable }.code(10);
+        let reached = |flushed, replicated, is_unavailable| {
+            Reached { flushed, replicated, is_unavailable, agreed: Some(u64::MAX) }.code_of_copies(10)
+        };
         assert_eq!(reached(10, 10, false), response::SUCCESS);
         assert_eq!(reached(9, 10, false), response::FLUSH_DISK_TIMEOUT);
         assert_eq!(reached(10, 9, false), response::FLUSH_SLAVE_TIMEOUT);

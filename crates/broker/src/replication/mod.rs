@@ -1,13 +1,14 @@
 //! The broker's part in a set of replicas: a master that sends its log to slaves, or a slave that copies it
-//! (`docs/spec/05-ha.md` 1 to 5).
+//! (`docs/spec/05-ha.md` 1 to 5), or a member of a
+//! [Raft group](raft).
 //!
 //! How the log travels is the business of [`ferromq_replication`]. Here is what a broker adds: where the master is, which
 //! replicas a send waits for ([`acks`]), and copies of everything that is not in the log ([`synchronize`]).
 
 pub(crate) mod acks;
+pub(crate) mod raft;
 mod synchronize;
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,10 +21,11 @@ use ferromq_replication::classic::{FirstOffset, HaMaster, HaSettings, HaSlave, S
 use ferromq_store::Store;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, StartError};
 use crate::config::{BrokerConfig, BrokerRole};
 
 /// How long an empty slave waits to learn where its master's log begins.
@@ -39,6 +41,7 @@ pub(crate) struct Replication {
 enum Role {
     Master(HaMaster),
     Slave(Box<Slave>),
+    Raft(Box<raft::Member>),
 }
 
 struct Slave {
@@ -62,25 +65,46 @@ impl Replication {
         store: &Arc<Store>,
         config: &BrokerConfig,
         listener: Option<TcpListener>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, StartError> {
         let role = match listener {
+            _ if config.enable_d_leger_commit_log => {
+                Role::Raft(Box::new(Handle::current().block_on(raft::Member::start(store, config))?))
+            }
             Some(listener) => Role::Master(HaMaster::start(store.clone(), listener, settings(config))?),
             None => Role::Slave(Box::new(Slave::start(store, config))),
         };
         Ok(Self { role })
     }
 
-    /// Begins to copy what is not in the log, if this is a slave.
+    /// Whether this broker's role is the business of a Raft group. It registers once that is known.
+    pub(crate) fn is_raft(&self) -> bool {
+        matches!(self.role, Role::Raft(_))
+    }
+
+    /// Begins what needs the whole broker: copying what is not in the log, if this is a slave, and changes of the role.
     pub(crate) fn synchronize(&self, broker: &Arc<Broker>) {
-        if let Role::Slave(slave) = &self.role {
-            let task = tokio::spawn(synchronize::run(broker.clone(), slave.master.clone()));
-            *slave.synchronizing.lock() = Some(task);
+        match &self.role {
+            Role::Master(_) => {}
+            Role::Slave(slave) => {
+                let task = tokio::spawn(synchronize::run(broker.clone(), slave.master.clone()));
+                *slave.synchronizing.lock() = Some(task);
+            }
+            Role::Raft(member) => member.take_part(broker),
         }
     }
 
     /// A name server said where the master is.
     pub(crate) fn master_is(&self, address: Option<&str>, ha_address: Option<&str>) {
-        let Role::Slave(slave) = &self.role else { return };
+        let slave = match &self.role {
+            Role::Master(_) => return,
+            Role::Slave(slave) => slave,
+            Role::Raft(member) => {
+                if let Some(address) = address.filter(|_| !member.leads()) {
+                    member.master.set(address);
+                }
+                return;
+            }
+        };
         if let Some(address) = address {
             slave.master.set(address);
         }
@@ -94,6 +118,7 @@ impl Replication {
         match &self.role {
             Role::Master(_) => false,
             Role::Slave(slave) => slave.ha.status().state == SlaveState::Transfer,
+            Role::Raft(member) => member.follows(),
         }
     }
 
@@ -101,7 +126,7 @@ impl Replication {
     pub(crate) fn master(&self) -> Option<&HaMaster> {
         match &self.role {
             Role::Master(master) => Some(master),
-            Role::Slave(_) => None,
+            Role::Slave(_) | Role::Raft(_) => None,
         }
     }
 
@@ -110,6 +135,7 @@ impl Replication {
         match &self.role {
             Role::Master(master) => master.reconfigure(settings(config)),
             Role::Slave(slave) => slave.ha.reconfigure(settings(config)),
+            Role::Raft(member) => member.reconfigure(config),
         }
     }
 
@@ -129,6 +155,7 @@ impl Replication {
                 slave.ha.stop().await;
                 slave.master.client.close().await;
             }
+            Role::Raft(member) => member.stop().await,
         }
     }
 
@@ -171,6 +198,11 @@ impl Replication {
                     ..HARuntimeInfo::default()
                 }
             }
+            Role::Raft(member) => HARuntimeInfo {
+                master: member.leads(),
+                master_commit_log_max_offset: end,
+                ..HARuntimeInfo::default()
+            },
         }
     }
 }
@@ -194,6 +226,10 @@ impl Slave {
 }
 
 impl MasterAddress {
+    fn forget(&self) {
+        self.address.send_if_modified(|known| known.take().is_some());
+    }
+
     fn set(&self, address: &str) {
         self.address.send_if_modified(|known| {
             let is_new = known.as_deref() != Some(address);
@@ -222,9 +258,9 @@ impl MasterAddress {
     }
 }
 
-/// Whether a broker with these settings has slaves.
+/// Whether a broker with these settings has slaves of the classic kind.
 pub(crate) fn is_master(config: &BrokerConfig) -> bool {
-    config.broker_role != BrokerRole::Slave
+    config.broker_role != BrokerRole::Slave && !config.enable_d_leger_commit_log
 }
 
 fn settings(config: &BrokerConfig) -> HaSettings {

@@ -332,9 +332,9 @@ impl SendRound {
         if self.pending.is_empty() {
             return;
         }
+        let acks = Acks::wanted(broker, &settings.config);
         let appended = broker.store.append(&mut self.batch);
         let outcomes = self.batch.outcomes();
-        let acks = Acks::wanted(broker, &settings.config);
         let mut parked: Vec<Stored<'static>> = Vec::new();
         let mut last_end = 0;
         let put_millis = settings.began.elapsed().as_millis() as u64;
@@ -370,7 +370,7 @@ impl SendRound {
                 inner_batch: pending.inner_batch,
                 records: Cow::Borrowed(records),
             };
-            match if pending.wait { acks.at_once() } else { Some(response::SUCCESS) } {
+            match acks.at_once(pending.wait) {
                 Some(code) => {
                     let ids = &mut self.message_ids;
                     stored.write(out, ids, connection.encoding(), broker, &settings.config, code);
@@ -408,8 +408,13 @@ fn answer_later(
         let mut ids = String::new();
         connection.send_with(|out| {
             for stored in &parked {
-                let code = reached.code(stored.end());
-                stored.write(out, &mut ids, connection.encoding(), &broker, &config, code);
+                match reached.code(stored.end()) {
+                    Ok(code) => stored.write(out, &mut ids, connection.encoding(), &broker, &config, code),
+                    Err(refusal) => {
+                        let refusal = refusal.with_field_map();
+                        answer::write_refusal(out, connection.encoding(), &config, stored.opaque, &refusal);
+                    }
+                }
             }
         });
     });

@@ -95,10 +95,14 @@ fn send_back(broker: &Arc<Broker>, _: &Arc<Connection>, request: &RemotingComman
         body: message.body(),
         properties: &stored_properties,
     };
-    broker.put(&copy).map_err(|error| match error {
+    let term = broker.store.term();
+    let stored = broker.put(&copy).map_err(|error| match error {
         crate::broker::PutError::Append(error) => refuse_append(broker, &error),
         crate::broker::PutError::Record(error) => Refusal::system_error(error.to_string()),
     })?;
+    if !broker.is_agreed(stored.end(), term) {
+        return Err(Refusal::system_error("the Raft group has not agreed on the retry"));
+    }
     let origin = request.field("originTopic").unwrap_or(origin_topic);
     broker.stats.item(StatsName::SNDBCK_PUT_NUMS, &format!("{origin_topic}@{group}")).add(1, 1);
     if is_dead {

@@ -188,7 +188,7 @@ fn local(port: u16) -> SocketAddr {
 
 /// A port below the range of outgoing connections; so are the two below it and the one above it, which a broker uses
 /// too. Processes that test at the same time begin at different places.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = std::process::id() as u16 % 1500 * 8;
     loop {

@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `node` | one node: consensus started and ended, the log's role kept in step, leadership handed over, members changed |
 //! | `form` | the first start: does a group begin, or is there one already? |
+//! | `election` | when a node stands for election |
 //! | `storage`, `log_store`, `state_machine` | log, index and vote together; as openraft wants them |
 //! | `index`, `slots`, `codec` | the files |
 //! | `propose` | entries made of what the broker appended |
@@ -32,6 +33,7 @@
 
 mod catch_up;
 mod codec;
+mod election;
 mod error;
 mod form;
 mod index;

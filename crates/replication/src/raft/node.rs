@@ -1,23 +1,25 @@
 //! One node of a group: starts consensus, and keeps the commit log's role in step with it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use openraft::{BasicNode, ChangeMembers, LeaderId, ServerState, StoredMembership};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use super::catch_up;
+use super::election::ElectionClock;
 use super::error::RaftError;
 use super::form::{self, Formed};
-use super::peer::{PeerFactory, PeerState, Peers, ask};
+use super::peer::{PeerFactory, PeerState, Peers, ask, unexpected};
 use super::propose::propose;
 use super::server;
-use super::settings::Settings;
+use super::settings::{LEASE, Settings};
 use super::state_machine::Confirmed;
 use super::storage::{NodeStore, blocking};
 use super::transport::{BoxedConnection, Transport};
@@ -31,10 +33,14 @@ const ROLE_TICK: Duration = Duration::from_millis(20);
 const QUORUM_PATIENCE: Duration = Duration::from_secs(3);
 /// Pause after consensus stopped with an error, such as a full disk.
 const RESTART_PAUSE: Duration = Duration::from_secs(3);
+/// The index is brought to the device that often, about as often as the log.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// How often a leader looks whether a preferred one could take over.
 const PREFERENCE_CHECK: Duration = Duration::from_secs(1);
 /// Entries that the next leader may lag behind when leadership is handed over.
 const TRANSFER_LAG_MAX: u64 = 1000;
+/// Voters may have heard of the leader a little after it fell silent.
+const TRANSFER_MARGIN: Duration = Duration::from_millis(50);
 /// How long each step of handing over leadership may take.
 const TRANSFER_STEP: Duration = Duration::from_secs(2);
 
@@ -53,7 +59,6 @@ pub struct RoleState {
 pub struct RaftNode {
     shared: Arc<Shared>,
     roles: watch::Receiver<RoleState>,
-    supervisor: JoinHandle<()>,
 }
 
 /// What the tasks of a node share.
@@ -68,8 +73,9 @@ pub(crate) struct Shared {
     appends: AtomicUsize,
     /// Nobody appends, because leadership is being handed over.
     transferring: AtomicBool,
-    /// Before that, this node leaves the election to those with longer logs.
-    elections_from: RwLock<Instant>,
+    election: Arc<Mutex<ElectionClock>>,
+    /// Since when this node leads, if it does.
+    leads_since: Mutex<Instant>,
     roles: watch::Sender<RoleState>,
     commands: mpsc::Sender<Command>,
 }
@@ -114,7 +120,13 @@ impl RaftNode {
         let listener = listener.map_err(|source| RaftError::Listen { address, source })?;
         let (roles, watched) = watch::channel(RoleState::default());
         let (commands, receiver) = mpsc::channel(1);
-        let peers = Peers { group: settings.group.clone(), me: settings.me, transport };
+        let election = Arc::new(Mutex::new(ElectionClock::new(settings.rank())));
+        let peers = Peers {
+            group: settings.group.clone(),
+            me: settings.me,
+            transport,
+            election: Arc::clone(&election),
+        };
         let shared = Arc::new(Shared {
             settings,
             peers: Arc::new(peers),
@@ -123,12 +135,13 @@ impl RaftNode {
             running: RwLock::new(None),
             appends: AtomicUsize::new(0),
             transferring: AtomicBool::new(false),
-            elections_from: RwLock::new(Instant::now()),
+            election,
+            leads_since: Mutex::new(Instant::now()),
             roles,
             commands,
         });
-        let supervisor = tokio::spawn(supervise(Arc::clone(&shared), listener, receiver));
-        Ok(RaftNode { shared, roles: watched, supervisor })
+        tokio::spawn(supervise(Arc::clone(&shared), listener, receiver));
+        Ok(RaftNode { shared, roles: watched })
     }
 
     /// What this node is, and when that changes.
@@ -138,15 +151,7 @@ impl RaftNode {
 
     /// Who belongs to the group, with addresses, as far as this node knows; voters only.
     pub fn members(&self) -> BTreeMap<NodeId, String> {
-        let Some(Running { raft, .. }) = self.shared.running() else { return BTreeMap::new() };
-        let metrics = raft.metrics().borrow().clone();
-        let membership = metrics.membership_config.membership();
-        let voters: BTreeSet<NodeId> = membership.voter_ids().collect();
-        membership
-            .nodes()
-            .filter(|(id, _)| voters.contains(id))
-            .map(|(id, node)| (*id, node.addr.clone()))
-            .collect()
+        self.shared.running().map(|running| voters(&running.raft)).unwrap_or_default()
     }
 
     /// Makes `members` the group: new ones get a copy of the log first, those left out go, addresses change.
@@ -194,12 +199,12 @@ impl RaftNode {
     }
 
     /// Ends this node: no more appends, consensus stopped, files closed.
-    pub async fn stop(self) {
+    pub async fn stop(&self) {
         let (stopped, answer) = oneshot::channel();
+        // Fails when it has ended already.
         if self.shared.commands.send(Command::Stop(stopped)).await.is_ok() {
             drop(answer.await);
         }
-        drop(self.supervisor.await);
     }
 }
 
@@ -226,19 +231,30 @@ impl Shared {
     }
 
     /// Notes that openraft works on a leader's message until the guard is dropped.
-    pub(crate) fn hearing_leader(&self, running: Running) -> HearingLeader<'_> {
+    pub(crate) fn hearing_leader(&self) -> HearingLeader<'_> {
         self.appends.fetch_add(1, Ordering::SeqCst);
-        self.gate_elections(&running);
-        HearingLeader { shared: self, running }
+        HearingLeader(self)
     }
 
-    /// openraft may stand for election only if the leader is silent and we remember everything. It can't tell by itself that it is
-    /// its own disk that has kept it from listening.
-    fn gate_elections(&self, running: &Running) {
-        let may = self.appends.load(Ordering::SeqCst) == 0
-            && !running.store.is_amnesiac()
-            && Instant::now() >= *self.elections_from.read();
-        running.raft.runtime_config().elect(may);
+    /// A leader was heard, or voted for.
+    pub(crate) fn heard_leader(&self) {
+        self.election.lock().heard();
+    }
+
+    /// Leaves the next election to another node.
+    pub(crate) fn stand_back(&self) {
+        self.election.lock().not_before(Instant::now() + TRANSFER_STEP);
+    }
+
+    /// Stands for election if it is time to, and if this node remembers everything.
+    async fn stand_if_due(&self, running: &Running, state: ServerState) {
+        let may = self.appends.load(Ordering::SeqCst) == 0 && !running.store.is_amnesiac();
+        if state == ServerState::Leader || !may {
+            self.heard_leader();
+        } else if self.election.lock().is_due() {
+            // Fails only when consensus has stopped, which is seen elsewhere.
+            drop(running.raft.trigger().elect().await);
+        }
     }
 
     pub(crate) async fn command(&self, command: Command) {
@@ -269,19 +285,29 @@ impl Shared {
         }
     }
 
+    /// Sends one request to a node that must agree.
+    async fn tell(&self, id: NodeId, address: &str, message: &Message) -> io::Result<()> {
+        let (mut connection, _) = self.peers.connect(id, address).await?;
+        match timeout(TRANSFER_STEP, ask(&mut connection, message)).await?? {
+            Message::Agreed => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     async fn transfer_leadership(&self, to: NodeId) -> Result<(), RaftError> {
         let raft = self.leading_raft()?;
-        let (vote, address, voters) = {
-            let metrics = raft.metrics();
-            let metrics = metrics.borrow();
-            let membership = metrics.membership_config.membership();
-            let address = membership.get_node(&to).map(|node| node.addr.clone());
-            (metrics.vote, address, membership.voter_ids().count())
+        let vote = raft.metrics().borrow().vote;
+        let mut others = voters(&raft);
+        others.remove(&self.settings.me);
+        let Some(address) = others.remove(&to) else {
+            return Err(self.refused(format!("it has no other node n{to}")));
         };
-        let Some(address) = address else { return Err(self.refused(format!("it has no node n{to}"))) };
         if lag_of(&raft, to).is_none_or(|lag| lag > TRANSFER_LAG_MAX) {
             return Err(self.refused(format!("n{to} is not up to date")));
         }
+        // A node that was elected a moment ago keeps to that itself.
+        let elected_long_ago = *self.leads_since.lock() + LEASE + TRANSFER_MARGIN;
+        sleep_until(elected_long_ago).await;
         if self.transferring.swap(true, Ordering::SeqCst) {
             return Err(self.refused("leadership is being handed over already".into()));
         }
@@ -298,16 +324,21 @@ impl Shared {
         if timeout(TRANSFER_STEP, caught_up).await.is_err() {
             return Err(self.refused(format!("n{to} does not catch up")));
         }
-        // Of three voters, the next leader and we make a majority. Others vote only once they have not heard of us for a while.
-        if voters > 3 {
+        // Of three voters, the next leader and we make a majority. Others vote only once they have not heard of us for a while; until
+        // then they must not stand themselves.
+        if others.len() > 1 {
             raft.runtime_config().heartbeat(false);
-            sleep(self.settings.lease()).await;
+            let stand_back = Message::StandBack(vote);
+            for (id, address) in others.iter().chain([(&to, &address)]) {
+                if let Err(error) = self.tell(*id, address, &stand_back).await {
+                    tracing::debug!(node = id, %error, "a node may stand for election beside the next leader");
+                }
+            }
+            sleep(LEASE + TRANSFER_MARGIN).await;
         }
-        let standing = async {
-            let (mut connection, _) = self.peers.connect(to, &address).await?;
-            ask(&mut connection, &Message::Stand(vote)).await
-        };
-        standing.await.map_err(|error| self.refused(format!("n{to} does not take over: {error}")))?;
+        self.stand_back();
+        let standing = self.tell(to, &address, &Message::Stand(vote)).await;
+        standing.map_err(|error| self.refused(format!("n{to} does not take over: {error}")))?;
         let mut metrics = raft.metrics();
         let elected = metrics.wait_for(|metrics| metrics.current_leader == Some(to));
         match timeout(TRANSFER_STEP, elected).await {
@@ -315,6 +346,15 @@ impl Shared {
             _ => Err(self.refused(format!("n{to} was not elected"))),
         }
     }
+}
+
+/// The nodes whose agreement counts, and where they are.
+fn voters(raft: &openraft::Raft<GroupConfig>) -> BTreeMap<NodeId, String> {
+    let metrics = raft.metrics();
+    let metrics = metrics.borrow();
+    let membership = metrics.membership_config.membership();
+    let address = |id| membership.get_node(&id).map(|node| (id, node.addr.clone()));
+    membership.voter_ids().filter_map(address).collect()
 }
 
 /// Ends the handing over of leadership, however it went.
@@ -339,15 +379,11 @@ fn lag_of(raft: &openraft::Raft<GroupConfig>, node: NodeId) -> Option<u64> {
 }
 
 /// See [`Shared::hearing_leader`].
-pub(crate) struct HearingLeader<'a> {
-    shared: &'a Shared,
-    running: Running,
-}
+pub(crate) struct HearingLeader<'a>(&'a Shared);
 
 impl Drop for HearingLeader<'_> {
     fn drop(&mut self) {
-        self.shared.appends.fetch_sub(1, Ordering::SeqCst);
-        self.shared.gate_elections(&self.running);
+        self.0.appends.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -413,7 +449,7 @@ async fn run(
         };
         match formed {
             Formed::Begin { elections_from } => {
-                *shared.elections_from.write() = elections_from;
+                shared.election.lock().not_before(elections_from);
                 blocking(|| store.begin_group(configured_members(settings)))?;
             }
             Formed::Join => blocking(|| store.set_amnesiac(true))?,
@@ -425,7 +461,6 @@ async fn run(
     let raft = openraft::Raft::new(settings.me, config, factory, store.clone(), machine).await;
     let raft = raft.map_err(|error| stopped(settings, &error))?;
     let running = Running { raft: raft.clone(), store: store.clone() };
-    shared.gate_elections(&running);
     *shared.running.write() = Some(running.clone());
     if let Some(mut connection) = caught_up {
         let vote = store.vote().unwrap_or_default();
@@ -433,6 +468,7 @@ async fn run(
             tracing::warn!(%error, "can't tell the leader that its log is copied");
         }
     }
+    let _flusher = AbortOnDrop(tokio::spawn(flush_index(store.clone())));
     let ended = tokio::select! {
         error = follow_role(shared, &running) => Err(error),
         command = next_command(commands) => Ok(command),
@@ -483,6 +519,21 @@ fn configured_members(settings: &Settings) -> StoredMembership<NodeId, BasicNode
     StoredMembership::new(None, Membership::new(vec![ids], nodes))
 }
 
+/// Flushes the index whenever something was added to it.
+async fn flush_index(store: NodeStore) {
+    let mut flushed = None;
+    loop {
+        sleep(FLUSH_INTERVAL).await;
+        let last = store.last_id();
+        if last != flushed {
+            match blocking(|| store.flush_index()) {
+                Ok(()) => flushed = last,
+                Err(error) => tracing::error!(%error, "the Raft index is not flushed"),
+            }
+        }
+    }
+}
+
 /// Lets the broker append while this node leads, and proposes what it appends. Ends when consensus does.
 async fn follow_role(shared: &Arc<Shared>, running: &Running) -> RaftError {
     let Running { raft, store } = running;
@@ -503,7 +554,7 @@ async fn follow_role(shared: &Arc<Shared>, running: &Running) -> RaftError {
         if let Some(error) = view.error {
             return stopped(&shared.settings, &error);
         }
-        shared.gate_elections(running);
+        shared.stand_if_due(running, view.state).await;
         let leads = view.leads && !shared.transferring.load(Ordering::SeqCst);
         let term = view.vote.leader_id.term;
         if leading.as_ref().is_some_and(|(led, _)| !leads || *led != term) {
@@ -518,6 +569,7 @@ async fn follow_role(shared: &Arc<Shared>, running: &Running) -> RaftError {
                 Ok(Some(begin)) => {
                     let proposer = propose(raft.clone(), Arc::clone(store.log()), term, begin);
                     leading = Some((term, AbortOnDrop(tokio::spawn(proposer))));
+                    *shared.leads_since.lock() = Instant::now();
                     tracing::info!(
                         group = shared.settings.group,
                         term,
@@ -560,6 +612,7 @@ fn hand_over_to_preferred(shared: &Arc<Shared>, raft: &openraft::Raft<GroupConfi
 struct View {
     vote: Vote,
     leader: Option<NodeId>,
+    state: ServerState,
     /// It is the leader, what came before it is applied, and it is in touch with a majority.
     leads: bool,
     error: Option<String>,
@@ -578,7 +631,7 @@ impl View {
             && own_term_applied
             && (alone || silent < QUORUM_PATIENCE);
         let error = metrics.running_state.as_ref().err().map(ToString::to_string);
-        View { vote, leader: metrics.current_leader, leads, error }
+        View { vote, leader: metrics.current_leader, state: metrics.state, leads, error }
     }
 }
 

@@ -18,10 +18,12 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
 use openraft::{BasicNode, Snapshot};
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::catch_up;
+use super::election::ElectionClock;
 use super::storage::NodeStore;
 use super::transport::{BoxedConnection, Transport};
 use super::types::{GroupConfig, LogId, NodeId, Vote};
@@ -41,6 +43,8 @@ pub(crate) struct Peers {
     pub(crate) group: String,
     pub(crate) me: NodeId,
     pub(crate) transport: Arc<dyn Transport>,
+    /// Learns from the answers of voters.
+    pub(crate) election: Arc<Mutex<ElectionClock>>,
 }
 
 impl Peers {
@@ -235,7 +239,12 @@ impl RaftNetwork<GroupConfig> for Peer {
     ) -> Result<VoteResponse<NodeId>, RpcError> {
         let answer = self.send(Message::Vote(request)).await;
         match received(answer.await) {
-            Ok(Message::Voted(response)) => Ok(response),
+            Ok(Message::Voted(response)) => {
+                if response.last_log_id > self.store.last_id() {
+                    self.peers.election.lock().behind();
+                }
+                Ok(response)
+            }
             Ok(other) => Err(self.unreachable(&unexpected(&other)).into()),
             Err(error) => Err(self.unreachable(&error).into()),
         }

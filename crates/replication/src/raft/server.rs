@@ -85,9 +85,10 @@ async fn serve_connection(
                     return Ok(());
                 }
             }
-            (Message::Vote(request), Some(running)) => vote(&running, peer, request).await,
-            (Message::Append(request), Some(running)) => append(shared, running, peer, request).await,
+            (Message::Vote(request), Some(running)) => vote(shared, &running, peer, request).await,
+            (Message::Append(request), Some(running)) => append(shared, &running, peer, request).await,
             (Message::Stand(vote), Some(running)) => stand(&running, peer, vote).await,
+            (Message::StandBack(vote), Some(running)) => stand_back(shared, &running, peer, vote),
             _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "no request")),
         };
         if let Message::Refused(reason) = &answer {
@@ -115,7 +116,7 @@ fn introduced(shared: &Shared, hello: Message) -> Result<NodeId, String> {
     Ok(from)
 }
 
-async fn vote(running: &Running, peer: NodeId, request: VoteRequest<NodeId>) -> Message {
+async fn vote(shared: &Shared, running: &Running, peer: NodeId, request: VoteRequest<NodeId>) -> Message {
     let Running { raft, store } = running;
     if request.vote.leader_id.node_id != peer {
         return Message::Refused("a vote for somebody else".into());
@@ -124,29 +125,37 @@ async fn vote(running: &Running, peer: NodeId, request: VoteRequest<NodeId>) -> 
         return Message::Voted(VoteResponse::new(store.vote().unwrap_or_default(), store.last_id(), false));
     }
     match raft.vote(request).await {
-        Ok(response) => Message::Voted(response),
+        Ok(response) => {
+            if response.vote_granted {
+                shared.heard_leader();
+            }
+            Message::Voted(response)
+        }
         Err(error) => Message::Refused(error.to_string()),
     }
 }
 
 async fn append(
     shared: &Shared,
-    running: Running,
+    running: &Running,
     peer: NodeId,
     request: AppendEntriesRequest<GroupConfig>,
 ) -> Message {
     if request.vote.leader_id.node_id != peer || !request.vote.committed {
         return Message::Refused("entries of somebody who does not lead".into());
     }
-    if let Some(reason) = misplaced(&running, &request) {
+    if let Some(reason) = misplaced(running, &request) {
         tracing::error!(peer, reason, "entries are refused");
         return Message::Refused(reason);
     }
     let (vote, commit) = (request.vote, request.leader_commit);
-    let hearing = shared.hearing_leader(running.clone());
+    let hearing = shared.hearing_leader();
     let response = running.raft.append_entries(request).await;
     if matches!(response, Ok(AppendEntriesResponse::Success)) && running.store.is_amnesiac() {
-        remember(&running, vote, commit);
+        remember(running, vote, commit);
+    }
+    if response.as_ref().is_ok_and(|response| !matches!(response, AppendEntriesResponse::HigherVote(_))) {
+        shared.heard_leader();
     }
     drop(hearing);
     match response {
@@ -188,7 +197,15 @@ async fn stand(running: &Running, peer: NodeId, leader: Vote) -> Message {
         return Message::Refused("this node has not caught up".into());
     }
     match raft.trigger().elect().await {
-        Ok(()) => Message::Standing,
+        Ok(()) => Message::Agreed,
         Err(error) => Message::Refused(error.to_string()),
     }
+}
+
+fn stand_back(shared: &Shared, running: &Running, peer: NodeId, leader: Vote) -> Message {
+    if leader.leader_id.node_id != peer || running.store.vote() != Some(leader) {
+        return Message::Refused("this node follows somebody else".into());
+    }
+    shared.stand_back();
+    Message::Agreed
 }

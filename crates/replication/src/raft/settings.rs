@@ -12,15 +12,11 @@ use super::transport::port_of;
 use super::types::NodeId;
 use super::wire::{ENTRIES_MAX, GROUP_LEN_MAX};
 
-/// A leader says that it is there that often, if it has nothing else to say. openraft looks at its clock every one and a half of
-/// these, so followers hear from their leader about every 300 ms.
-const HEARTBEAT: Duration = Duration::from_millis(200);
-/// Without a word from the leader, a follower stands for election after twice its patience. The first in the order of the group has
-/// this patience, each further one [`PATIENCE_STEP`] more, so that they don't stand at the same time. Three heartbeats in a row may
-/// get lost or come late; a machine that is busy for a second does not change its leader.
-const PATIENCE: Duration = Duration::from_millis(500);
-const PATIENCE_STEP: Duration = Duration::from_millis(80);
-const STEPS_MAX: u32 = 6;
+/// openraft looks at its clock every one and a half of these, so followers hear from a leader that has nothing to say every 240 ms.
+const HEARTBEAT: Duration = Duration::from_millis(160);
+/// So long a voter keeps to a leader that it does not hear from. Three heartbeats in a row may get lost or come late: a machine that
+/// is busy for a moment does not change its leader.
+pub(crate) const LEASE: Duration = Duration::from_millis(800);
 /// Applied entries after which a new point in the log is named that the index may forget entries up to. Tests want to see it happen.
 const ENTRIES_PER_POINT: u64 = if cfg!(test) { 20 } else { 20_000 };
 /// Entries that are kept before that point: who lags less gets entries, who lags more copies the log.
@@ -64,23 +60,22 @@ impl Settings {
         self.peers.get(&self.me).map_or("", String::as_str)
     }
 
-    /// How long a voter keeps to a leader that it does not hear from.
-    pub(crate) fn lease(&self) -> Duration {
-        PATIENCE + PATIENCE_STEP * STEPS_MAX
+    /// The place of this node in the order in which nodes stand for election: preferred ones first.
+    pub(crate) fn rank(&self) -> u32 {
+        let mut order: Vec<NodeId> = self.preferred.clone();
+        order.extend(self.peers.keys().filter(|id| !self.preferred.contains(id)));
+        order.iter().position(|id| *id == self.me).unwrap_or(order.len()) as u32
     }
 
     pub(crate) fn openraft(&self) -> Result<openraft::Config, RaftError> {
-        let mut order: Vec<NodeId> = self.preferred.clone();
-        order.extend(self.peers.keys().filter(|id| !self.preferred.contains(id)));
-        let rank = order.iter().position(|id| *id == self.me).unwrap_or(order.len());
-        let patience = PATIENCE + PATIENCE_STEP * (rank as u32).min(STEPS_MAX - 1);
-        let patience_ms = patience.as_millis() as u64;
+        let lease_ms = LEASE.as_millis() as u64;
         let config = openraft::Config {
             cluster_name: self.group.clone(),
             heartbeat_interval: HEARTBEAT.as_millis() as u64,
-            // openraft draws from this range; the order above is better than chance.
-            election_timeout_min: patience_ms,
-            election_timeout_max: patience_ms + 1,
+            // The lease is the greater one. See `election` for when nodes stand.
+            election_timeout_min: lease_ms - 1,
+            election_timeout_max: lease_ms,
+            enable_elect: false,
             max_payload_entries: ENTRIES_MAX,
             replication_lag_threshold: NEW_NODE_LAG_MAX,
             snapshot_policy: SnapshotPolicy::LogsSinceLast(ENTRIES_PER_POINT),
@@ -142,19 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn nodes_stand_for_election_one_after_the_other_the_preferred_first() {
+    fn preferred_nodes_stand_for_election_first() {
         let peers = parse_peers("n0-h:1;n1-h:2;n2-h:3").unwrap();
-        let timeout = |me| {
-            let settings = Settings {
-                group: "g".into(),
-                me,
-                peers: peers.clone(),
-                preferred: vec![2],
-                dir: PathBuf::new(),
-                durability: Durability::PageCache,
-            };
-            settings.openraft().unwrap().election_timeout_min
+        let rank = |me| {
+            let (group, dir, durability) = ("g".into(), PathBuf::new(), Durability::PageCache);
+            Settings { group, me, peers: peers.clone(), preferred: vec![2], dir, durability }.rank()
         };
-        assert!(timeout(2) < timeout(0) && timeout(0) < timeout(1));
+        assert_eq!([0, 1, 2].map(rank), [1, 2, 0]);
     }
 }

@@ -240,6 +240,12 @@ impl NodeStore {
         Ok(flush.then(|| Unflushed { end, file: state.index.file() }))
     }
 
+    /// Brings the entries that were taken without waiting for the device there.
+    pub(crate) fn flush_index(&self) -> Result<(), RaftError> {
+        let file = self.shared.state.lock().index.file();
+        file.sync_data().map_err(RaftError::file("flush", &self.shared.dir.join("index")))
+    }
+
     pub(crate) fn flush(&self, unflushed: &Unflushed) -> Result<(), RaftError> {
         self.shared.log.flush_to(unflushed.end)?;
         unflushed.file.sync_data().map_err(RaftError::file("flush", &self.shared.dir.join("index")))
@@ -379,17 +385,30 @@ impl State {
                     self.index.truncate(first.index).map_err(RaftError::file("truncate", path))?;
                 }
                 _ => {
-                    tracing::error!(
-                        end = bounds.end,
-                        "the commit log is shorter than what this node has forgotten the entries of: it is completed by the leader; until then this node does not vote"
-                    );
-                    self.index.reset(None).map_err(RaftError::file("write", path))?;
-                    let dir = path.parent().unwrap_or(path).to_owned();
-                    return self.set_amnesiac(true, &dir);
+                    return self
+                        .forget_all(path, "the commit log is shorter than what its Raft index begins with");
                 }
             }
         }
-        self.follow(log)
+        match self.follow(log) {
+            // The power failed, and the index, which is not flushed as often as the log, lacks its last entries. Or the log went on in
+            // another mode of replication.
+            Err(RaftError::Log(ReplicaLogError::Confirmed { .. })) => self.forget_all(
+                path,
+                "the commit log holds confirmed messages that its Raft index knows nothing of",
+            ),
+            followed => followed,
+        }
+    }
+
+    /// Keeps the log but none of its entries: it is compared with the leader's, and completed.
+    fn forget_all(&mut self, path: &Path, reason: &str) -> Result<(), RaftError> {
+        tracing::error!(
+            file = %path.display(),
+            "{reason}: this node compares its log with the leader's and completes it, and does not vote until then"
+        );
+        self.index.reset(None).map_err(RaftError::file("write", path))?;
+        self.set_amnesiac(true, path.parent().unwrap_or(path))
     }
 
     fn set_amnesiac(&mut self, amnesiac: bool, dir: &Path) -> Result<(), RaftError> {

@@ -53,7 +53,9 @@ pub(crate) enum Message {
     Appended(AppendEntriesResponse<NodeId>),
     /// Stand for election now: I, who lead by this vote, want you to lead.
     Stand(Vote),
-    Standing,
+    /// Leave the next election to another node: I, who lead by this vote, hand over to it.
+    StandBack(Vote),
+    Agreed,
     /// Your entries are too old for mine: copy my log.
     Offer(Offer),
     /// What is the CRC-32 of your log from here on?
@@ -99,13 +101,14 @@ const VOTED: u8 = 5;
 const APPEND: u8 = 6;
 const APPENDED: u8 = 7;
 const STAND: u8 = 8;
-const STANDING: u8 = 9;
+const AGREED: u8 = 9;
 const OFFER: u8 = 10;
 const CHECK: u8 = 11;
 const CHECKED: u8 = 12;
 const FETCH: u8 = 13;
 const CHUNK: u8 = 14;
 const CAUGHT: u8 = 15;
+const STAND_BACK: u8 = 16;
 
 const BLANK: u8 = 0;
 const RANGE: u8 = 1;
@@ -214,7 +217,11 @@ fn encode(to: &mut Vec<u8>, message: &Message) -> Vec<Bytes> {
             to.put_u8(STAND);
             codec::put_vote(to, *vote);
         }
-        Message::Standing => to.put_u8(STANDING),
+        Message::StandBack(vote) => {
+            to.put_u8(STAND_BACK);
+            codec::put_vote(to, *vote);
+        }
+        Message::Agreed => to.put_u8(AGREED),
         Message::Offer(offer) => {
             to.put_u8(OFFER);
             codec::put_vote(to, offer.vote);
@@ -310,7 +317,8 @@ fn decode(kind: u8, content: Bytes) -> Option<Message> {
             _ => return None,
         }),
         STAND => Message::Stand(from.vote()?),
-        STANDING => Message::Standing,
+        STAND_BACK => Message::StandBack(from.vote()?),
+        AGREED => Message::Agreed,
         OFFER => {
             let (vote, last, members) = (from.vote()?, from.log_id()?, from.members()?);
             let (begin, end, file_size) = (from.u64()?, from.u64()?, from.u64()?);
@@ -434,7 +442,7 @@ mod tests {
             Message::Appended(AppendEntriesResponse::HigherVote(Vote::new(3, 1))),
             Message::Check { offset: 1, len: 2 },
             Message::Chunk { offset: 1, bytes: Bytes::from_static(b"xyz") },
-            Message::Standing,
+            Message::Agreed,
         ];
         for message in messages {
             let bytes = frame(&message).await;

@@ -88,17 +88,17 @@ macro_rules! replication_settings {
 }
 
 "DLedger" {
-    /// The broker set is a Raft group.
-    enable_d_leger_commit_log: bool = false; restart "enableDLegerCommitLog";
-    /// Its name.
-    d_leger_group: Option<String> = None; unused "dLegerGroup";
-    /// Its members, `n0-host:port;n1-host:port`.
-    d_leger_peers: Option<String> = None; unused "dLegerPeers";
-    /// Which member this is.
-    d_leger_self_id: Option<String> = None; unused "dLegerSelfId";
-    /// Which member is to lead.
-    preferred_leader_id: Option<String> = None; unused "preferredLeaderId";
-    /// Send entries in batches.
+    /// The broker set is a Raft group: it elects its master itself, and acknowledges what a majority has.
+    enable_d_leger_commit_log: bool = false; restart "enableDLegerCommitLog" [important];
+    /// Its name; `brokerName` unless set.
+    d_leger_group: Option<String> = None; restart "dLegerGroup";
+    /// Its members when it begins, `n0-host:port;n1-host:port`. Changed at the leader while it runs, members are added and removed.
+    d_leger_peers: Option<String> = None; live "dLegerPeers" [important];
+    /// Which member this is: one letter and a number.
+    d_leger_self_id: Option<String> = None; restart "dLegerSelfId" [important];
+    /// Members that lead when they can, separated by `;`.
+    preferred_leader_id: Option<String> = None; restart "preferredLeaderId";
+    /// Send entries in batches. They always are.
     enable_batch_push: bool = false; unused "enableBatchPush";
 }
     } };

@@ -261,7 +261,7 @@ fn hostile_peers_are_refused() {
         vec![hello("g", 77, me)],
         vec![hello("g", me, me)],
         vec![hello("g", (me + 1) % 3, (me + 2) % 3)],
-        vec![Message::Standing],
+        vec![Message::Agreed],
         // In the name of somebody else, and of nobody who leads.
         vec![hello("g", (me + 1) % 3, me), Message::Stand(Vote::new_committed(99, (me + 2) % 3))],
         vec![hello("g", (me + 1) % 3, me), Message::Stand(Vote::new_committed(99, (me + 1) % 3))],

@@ -265,7 +265,7 @@ impl Group {
         let stopped: Arc<Mutex<bool>> = Arc::default();
         let done = Arc::clone(&stopped);
         self.sim.client(format!("stop{id}"), async move {
-            Arc::into_inner(node).expect("nobody else asks").stop().await;
+            node.stop().await;
             *done.lock() = true;
             Ok(())
         });

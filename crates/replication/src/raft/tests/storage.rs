@@ -185,6 +185,19 @@ fn a_log_that_is_shorter_than_the_base_makes_the_node_amnesiac() {
 }
 
 #[test]
+fn confirmed_messages_that_the_index_lost_are_kept_and_the_node_is_amnesiac() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, store) = begin(dir.path());
+    store.append([range(1, 1, 0, &[b"one"])]).unwrap();
+    let log = log.after_kill();
+    log.append(7, b"\0\0\0\x07two").unwrap();
+    log.confirm(14);
+    let store = open(dir.path(), &log);
+    assert!(store.is_amnesiac());
+    assert_eq!(log.payloads(u64::MAX), [b"one", b"two"]);
+}
+
+#[test]
 fn a_range_that_does_not_continue_the_log_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (log, store) = begin(dir.path());

@@ -1,0 +1,319 @@
+//! Three brokers of a Raft group as processes (`docs/spec/05-ha.md` 10): leaders are killed in the middle of sends, disks get lost, and a
+//! store moves from a single broker into a group and back.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ferromq_protocol::body::ClusterInfo;
+use ferromq_protocol::code::{request, response};
+use ferromq_protocol::command::RemotingCommand;
+use ferromq_protocol::json;
+
+use support::client::Client;
+use support::messages::{Stored, create_topic, pull, read_queue, send};
+use support::server::{self, BrokerPlace, Process};
+
+const TOPIC: &str = "Agreed";
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Small files, so that every round crosses some file ends; they stay, however full the machine's disk is.
+const SMALL_FILES: [(&str, &str); 4] = [
+    ("mappedFileSizeCommitLog", "262144"),
+    ("maxHashSlotNum", "1000"),
+    ("maxIndexNum", "4000"),
+    ("cleanFileForciblyEnable", "false"),
+];
+/// Sends that wait for their answers at the same time.
+const PIPELINE: usize = 32;
+
+fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A group and its name server.
+struct Group {
+    places: Vec<BrokerPlace>,
+    brokers: Vec<Option<Process>>,
+    namesrv: Process,
+    /// Bodies of the messages that were acknowledged, by queue offset.
+    acknowledged: BTreeMap<i64, String>,
+    /// How many messages were sent.
+    sent: usize,
+    directory: tempfile::TempDir,
+}
+
+impl Group {
+    fn new(settings: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let namesrv = server::start_namesrv(&directory.path().join("namesrv"));
+        let peers: Vec<String> =
+            (0..3).map(|id| format!("n{id}-127.0.0.1:{}", server::free_port())).collect();
+        let peers = peers.join(";");
+        let place = |id: usize| {
+            let own_id = format!("n{id}");
+            let raft = [
+                ("enableDLegerCommitLog", "true"),
+                ("dLegerGroup", "broker-a"),
+                ("dLegerPeers", peers.as_str()),
+                ("dLegerSelfId", own_id.as_str()),
+                ("slaveReadEnable", "true"),
+            ];
+            let settings = [&SMALL_FILES[..], &raft, settings].concat();
+            BrokerPlace::new(&directory.path().join(&own_id), namesrv.address(), &settings)
+        };
+        Self {
+            places: (0..3).map(place).collect(),
+            brokers: (0..3).map(|_| None).collect(),
+            namesrv,
+            acknowledged: BTreeMap::new(),
+            sent: 0,
+            directory,
+        }
+    }
+
+    fn start(&mut self, id: usize) {
+        self.brokers[id] = Some(self.places[id].start());
+    }
+
+    /// Starts all brokers; the group gets a leader and the topic.
+    fn start_all(&mut self) {
+        for id in 0..3 {
+            self.start(id);
+        }
+        let leader = self.leader();
+        create_topic(&mut self.client(leader), TOPIC, 1);
+    }
+
+    fn kill(&mut self, id: usize) {
+        if let Some(mut broker) = self.brokers[id].take() {
+            broker.kill();
+        }
+    }
+
+    fn client(&self, id: usize) -> Client {
+        Client::connect(self.address(id))
+    }
+
+    fn address(&self, id: usize) -> SocketAddr {
+        self.brokers[id].as_ref().expect("it runs").address()
+    }
+
+    /// The brokers of the set as the name server knows them.
+    fn registered(&self) -> BTreeMap<i64, String> {
+        let answer = Client::connect(self.namesrv.address())
+            .call(RemotingCommand::request(request::GET_BROKER_CLUSTER_INFO));
+        let info: ClusterInfo = json::from_slice(&answer.body).expect("the name server's answer");
+        info.broker_addr_table.get("broker-a").map(|set| set.broker_addrs.clone()).unwrap_or_default()
+    }
+
+    /// The running broker that is registered as master, once there is one.
+    fn leader(&self) -> usize {
+        await_that("a master is registered", || {
+            let master = self.registered().remove(&0)?;
+            (0..3).find(|id| {
+                self.brokers[*id].as_ref().is_some_and(|broker| broker.address().to_string() == master)
+            })
+        })
+    }
+
+    /// Sends to the master until so many more are acknowledged. Others are still under way when this returns.
+    fn send(&mut self, wanted: usize) -> usize {
+        let wanted = self.acknowledged.len() + wanted;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let leader = self.leader();
+            if self.send_to(leader, wanted).is_some() {
+                return leader;
+            }
+            assert!(Instant::now() < deadline, "sends are refused for {PATIENCE:?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The same to one broker; `None` if it takes no more.
+    fn send_to(&mut self, id: usize, wanted: usize) -> Option<()> {
+        let mut client = self.client(id);
+        let mut under_way = BTreeMap::new();
+        while self.acknowledged.len() < wanted {
+            let mut bytes = Vec::new();
+            while under_way.len() < PIPELINE {
+                let body = format!("{}-{}", self.sent, "x".repeat(self.sent % 700));
+                let opaque = client.encode(send(TOPIC, 0, body.clone()), &mut bytes);
+                under_way.insert(opaque, body);
+                self.sent += 1;
+            }
+            client.write(&bytes).ok()?;
+            let answer = client.response()?;
+            let body = under_way.remove(&answer.opaque).expect("an answer to a send");
+            match answer.code {
+                response::SUCCESS => {
+                    let offset = answer.number("queueOffset").expect("queueOffset");
+                    assert_eq!(
+                        self.acknowledged.insert(offset, body),
+                        None,
+                        "{offset} is acknowledged twice"
+                    );
+                }
+                // Not the leader any more, or not yet: a client tries again elsewhere.
+                response::SYSTEM_BUSY | response::SERVICE_NOT_AVAILABLE | response::SYSTEM_ERROR => {
+                    return None;
+                }
+                _ => panic!("{answer:?}"),
+            }
+        }
+        Some(())
+    }
+
+    /// All messages of the queue at one broker, once it has all that were acknowledged.
+    fn read(&self, id: usize) -> Vec<Stored> {
+        let end = self.acknowledged.last_key_value().map_or(0, |(offset, _)| offset + 1);
+        let mut client = self.client(id);
+        await_that("the broker has everything", || {
+            let answer = client.call(pull("test-reader", TOPIC, 0, 0));
+            (answer.code == response::SUCCESS && answer.number::<i64>("maxOffset").ok()? >= end).then_some(())
+        });
+        read_queue(&mut client, TOPIC, 0, 0)
+    }
+
+    /// Each acknowledged message is where it was acknowledged, and nothing is there twice.
+    fn check(&self, id: usize) {
+        let messages = self.read(id);
+        for (offset, body) in &self.acknowledged {
+            let stored = messages.get(*offset as usize).map(|message| &message.body);
+            assert_eq!(stored, Some(body), "n{id}: acknowledged at {offset}");
+        }
+        let mut bodies: Vec<&str> = messages.iter().map(|message| message.body.as_str()).collect();
+        bodies.sort_unstable();
+        assert!(bodies.windows(2).all(|pair| pair[0] != pair[1]), "n{id} has a message twice");
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_there_when_leaders_are_killed() {
+    let mut group = Group::new(&[]);
+    group.start_all();
+    for round in 0..4 {
+        let leader = group.send(300);
+        group.kill(leader);
+        let killed = Instant::now();
+        group.send(1);
+        println!(
+            "round {round}: acknowledged again {} ms after the leader's death",
+            killed.elapsed().as_millis()
+        );
+        group.start(leader);
+    }
+    group.send(50);
+    (0..3).for_each(|id| group.check(id));
+}
+
+#[test]
+fn the_leader_is_the_master_and_the_others_are_slaves_that_serve_reads() {
+    let mut group = Group::new(&[]);
+    group.start_all();
+    let leader = group.send(20);
+    let expected: BTreeMap<i64, String> = (0..3)
+        .map(|id| (if id == leader { 0 } else { id as i64 + 1 }, group.address(id).to_string()))
+        .collect();
+    await_that("all are registered", || (group.registered() == expected).then_some(()));
+    for id in (0..3).filter(|id| *id != leader) {
+        group.check(id);
+        let refused = group.client(id).call(send(TOPIC, 0, "refused"));
+        assert_eq!(refused.code, response::SYSTEM_BUSY, "{refused:?}");
+        // What is not in the log is copied as well.
+        create_topic(&mut group.client(leader), &format!("Other{id}"), 1);
+        let mut slave = group.client(id);
+        await_that("the slave knows the topic", || {
+            let answer = slave.call(pull("test-reader", &format!("Other{id}"), 0, 0));
+            (answer.code != response::TOPIC_NOT_EXIST).then_some(())
+        });
+    }
+    // In order: the next leader is there at once, and the old one is out of the routes.
+    let stopped = group.brokers[leader].as_mut().expect("it runs").terminate(PATIENCE);
+    assert!(stopped.success(), "{stopped}");
+    group.brokers[leader] = None;
+    group.send(20);
+    group.check(group.leader());
+}
+
+#[test]
+fn a_broker_that_lost_its_store_catches_up_and_counts_again() {
+    let mut group = Group::new(&[("flushDiskType", "SYNC_FLUSH")]);
+    group.start_all();
+    let leader = group.send(300);
+    let (lost, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    group.kill(lost);
+    fs::remove_dir_all(group.places[lost].store()).expect("its store is removed");
+    group.send(300);
+    group.start(lost);
+    group.check(lost);
+    // The leader and this one are a majority.
+    group.kill(other);
+    group.send(50);
+    let leader = group.leader();
+    group.kill(leader);
+    group.start(other);
+    group.send(50);
+    (0..3).filter(|id| group.brokers[*id].is_some()).for_each(|id| group.check(id));
+}
+
+#[test]
+fn a_store_moves_from_a_single_broker_into_a_group_and_back() {
+    let mut group = Group::new(&[]);
+    let (namesrv, directory) = (group.namesrv.address(), group.directory.path().to_owned());
+    let single = |name: &str| BrokerPlace::new(&directory.join(name), namesrv, &SMALL_FILES);
+    let before = single("before");
+    let mut broker = before.start();
+    let mut client = Client::connect(broker.address());
+    create_topic(&mut client, TOPIC, 1);
+    for number in 0..200 {
+        let body = format!("single-{number}");
+        let answer = client.call(send(TOPIC, 0, body.clone()));
+        assert_eq!(answer.code, response::SUCCESS, "{answer:?}");
+        group.acknowledged.insert(answer.number("queueOffset").expect("queueOffset"), body);
+    }
+    assert!(broker.terminate(PATIENCE).success());
+    copy(&before.store(), &group.places[1].store());
+
+    group.start_all();
+    group.send(100);
+    (0..3).for_each(|id| group.check(id));
+    for broker in &mut group.brokers {
+        assert!(broker.take().expect("it runs").terminate(PATIENCE).success());
+    }
+
+    let after = single("after");
+    copy(&group.places[2].store(), &after.store());
+    let broker = after.start();
+    let mut client = Client::connect(broker.address());
+    let messages = read_queue(&mut client, TOPIC, 0, 0);
+    for (offset, body) in &group.acknowledged {
+        assert_eq!(messages.get(*offset as usize).map(|message| &message.body), Some(body), "at {offset}");
+    }
+    assert_eq!(client.call(send(TOPIC, 0, "single again")).code, response::SUCCESS);
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if source.is_dir() {
+            copy(&source, &target);
+        } else {
+            fs::copy(&source, &target).expect("a copy");
+        }
+    }
+}
