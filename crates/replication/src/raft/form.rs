@@ -1,8 +1,11 @@
-//! The first start of a node: does a group begin, or is there one already?
+//! The start of a node that knows of no group: does one begin, or is there one already?
 //!
 //! A node without files may be new, or it may be one that lost its disk. The latter has acknowledged entries that it no longer has;
 //! if it voted now, a node that lacks them too could be elected. So a node asks the others first. If anything was ever decided among
 //! them, it joins as amnesiac: it takes part in elections once it has caught up.
+//!
+//! Only if all nodes are there and none of them remembers anything, as after a loss of power everywhere without synchronous flushing,
+//! does a group begin anew with nodes that are known to have forgotten something: the longest log is the best there is.
 
 use std::time::Duration;
 
@@ -20,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
 const LATER_ROUND_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a node without files found.
+/// What such a node found.
 pub(crate) enum Formed {
     /// The group begins. Nodes with shorter logs stand for election later.
     Begin { elections_from: Instant },
@@ -28,7 +31,13 @@ pub(crate) enum Formed {
     Join,
 }
 
-pub(crate) async fn form(settings: &Settings, peers: &Peers, log: &dyn ReplicaLog) -> Formed {
+/// Finds out. A node that `is_amnesiac` begins a group with all others only.
+pub(crate) async fn form(
+    settings: &Settings,
+    peers: &Peers,
+    log: &dyn ReplicaLog,
+    is_amnesiac: bool,
+) -> Formed {
     let started = Instant::now();
     let others: Vec<(NodeId, &str)> = settings
         .peers
@@ -53,7 +62,8 @@ pub(crate) async fn form(settings: &Settings, peers: &Peers, log: &dyn ReplicaLo
         }
         let present = 1 + answers.iter().flatten().count();
         let all = present == settings.peers.len();
-        if all || (present > settings.peers.len() / 2 && started.elapsed() >= PATIENCE) {
+        let enough = present > settings.peers.len() / 2 && started.elapsed() >= PATIENCE && !is_amnesiac;
+        if all || enough {
             let end = log.bounds().end;
             let longest = answers.iter().flatten().map(|state| state.end).max().unwrap_or(0);
             tracing::info!(group = settings.group, present, end, "a Raft group begins");

@@ -172,6 +172,12 @@ impl SideIndex {
         self.entries.range(begin..).map(|placed| &placed.entry).take_while(move |entry| entry.id.index < to)
     }
 
+    /// The last entry that ends at or below `offset` in the commit log.
+    pub(crate) fn last_until(&self, offset: u64) -> Option<LogId> {
+        let count = self.entries.partition_point(|placed| placed.entry.end() <= offset);
+        Some(self.entries.get(count.checked_sub(1)?)?.entry.id)
+    }
+
     /// How many entries are at hand whose index is at least `index`.
     fn position(&self, index: u64) -> usize {
         // Indexes are consecutive but for tests, so this nearly always hits at once.

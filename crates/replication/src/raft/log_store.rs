@@ -52,10 +52,13 @@ impl RaftLogReader<GroupConfig> for FollowerReader {
         from: u64,
         to: u64,
     ) -> Result<Vec<Entry>, StorageError<NodeId>> {
-        // What this reader was made for may be over: the leader is deposed and its entries are cut off. Then there is nothing to
-        // send; it must not look as if the storage were broken.
-        Ok(blocking(|| self.0.entries_with_bytes(from, to, MESSAGE_LEN_MAX)).unwrap_or_else(|error| {
-            tracing::warn!(%error, from, to, "can't read entries for a follower");
+        // What this reader was made for may be over: the leader is deposed and its entries are cut off. Or retention has deleted what
+        // the follower lacks, and it will be offered the log. Until then there is nothing to send; it must not look as if the
+        // storage were broken.
+        let read = || self.0.entries_with_bytes(from, to, MESSAGE_LEN_MAX);
+        let entries = if self.0.is_recent(from) { read() } else { blocking(read) };
+        Ok(entries.unwrap_or_else(|error| {
+            tracing::debug!(%error, from, to, "can't read entries for a follower");
             Vec::new()
         }))
     }
@@ -110,10 +113,11 @@ impl RaftLogStorage<GroupConfig> for NodeStore {
         I: IntoIterator<Item = Entry> + Send,
         I::IntoIter: Send,
     {
-        let result = blocking(|| match NodeStore::append(self, entries)? {
+        let append = || match NodeStore::append(self, entries)? {
             Some(unflushed) => self.flush(&unflushed),
             None => Ok(()),
-        });
+        };
+        let result = if self.is_synchronous() { blocking(append) } else { append() };
         match result {
             Ok(()) => {
                 callback.log_io_completed(Ok(()));

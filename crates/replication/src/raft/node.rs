@@ -35,6 +35,8 @@ const QUORUM_PATIENCE: Duration = Duration::from_secs(3);
 const RESTART_PAUSE: Duration = Duration::from_secs(3);
 /// The index is brought to the device that often, about as often as the log.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
+/// How often entries are forgotten whose part of the log was deleted.
+const DELETED_CHECK: Duration = Duration::from_secs(5);
 /// How often a leader looks whether a preferred one could take over.
 const PREFERENCE_CHECK: Duration = Duration::from_secs(1);
 /// Entries that the next leader may lag behind when leadership is handed over.
@@ -67,8 +69,8 @@ pub(crate) struct Shared {
     pub(crate) peers: Arc<Peers>,
     log: Arc<dyn ReplicaLog>,
     running: RwLock<Option<Running>>,
-    /// What we say of ourselves while nothing is running.
-    state: RwLock<PeerState>,
+    /// What we say of ourselves while nothing is running; `None` before the files were read.
+    state: RwLock<Option<PeerState>>,
     /// Messages of a leader that openraft is working on. While there are any, the leader is not silent.
     appends: AtomicUsize,
     /// Nobody appends, because leadership is being handed over.
@@ -130,7 +132,7 @@ impl RaftNode {
         let shared = Arc::new(Shared {
             settings,
             peers: Arc::new(peers),
-            state: RwLock::new(PeerState { history: false, end: log.bounds().end }),
+            state: RwLock::default(),
             log,
             running: RwLock::new(None),
             appends: AtomicUsize::new(0),
@@ -198,8 +200,14 @@ impl RaftNode {
         self.shared.transfer_leadership(to).await
     }
 
-    /// Ends this node: no more appends, consensus stopped, files closed.
+    /// Ends this node: leadership handed over if possible, no more appends, consensus stopped, files closed.
     pub async fn stop(&self) {
+        if let Some(next) = self.shared.nearest_follower() {
+            match self.shared.transfer_leadership(next).await {
+                Ok(()) => {}
+                Err(error) => tracing::info!(%error, "stopping without a successor"),
+            }
+        }
         let (stopped, answer) = oneshot::channel();
         // Fails when it has ended already.
         if self.shared.commands.send(Command::Stop(stopped)).await.is_ok() {
@@ -213,9 +221,12 @@ impl Shared {
         self.running.read().clone()
     }
 
-    pub(crate) fn peer_state(&self) -> PeerState {
+    /// What we say of ourselves; `None` if we don't know yet.
+    pub(crate) fn peer_state(&self) -> Option<PeerState> {
         match &*self.running.read() {
-            Some(running) => PeerState { history: running.store.has_history(), end: self.log.bounds().end },
+            Some(running) => {
+                Some(PeerState { history: running.store.has_history(), end: self.log.bounds().end })
+            }
             None => *self.state.read(),
         }
     }
@@ -283,6 +294,13 @@ impl Shared {
                 leader: role.leader,
             }),
         }
+    }
+
+    /// Of a leader, the voter that lacks the fewest entries.
+    fn nearest_follower(&self) -> Option<NodeId> {
+        let raft = self.leading_raft().ok()?;
+        let others = voters(&raft).into_keys().filter(|id| *id != self.settings.me);
+        others.filter_map(|id| Some((lag_of(&raft, id)?, id))).min().map(|(_, id)| id)
     }
 
     /// Sends one request to a node that must agree.
@@ -441,16 +459,17 @@ async fn run(
     let store = blocking(|| {
         NodeStore::open(&settings.dir, Arc::clone(&shared.log), settings.me, settings.durability)
     })?;
-    *shared.state.write() = PeerState { history: store.has_history(), end: shared.log.bounds().end };
-    if store.is_pristine() {
+    *shared.state.write() = Some(PeerState { history: store.has_history(), end: shared.log.bounds().end });
+    if store.knows_nothing() {
         let formed = tokio::select! {
-            formed = form::form(settings, &shared.peers, &*shared.log) => formed,
+            formed = form::form(settings, &shared.peers, &*shared.log, store.is_amnesiac()) => formed,
             stop = stop_asked(commands) => return Ok(Ended::Stopped(stop)),
         };
         match formed {
             Formed::Begin { elections_from } => {
                 shared.election.lock().not_before(elections_from);
                 blocking(|| store.begin_group(configured_members(settings)))?;
+                blocking(|| store.set_amnesiac(false))?;
             }
             Formed::Join => blocking(|| store.set_amnesiac(true))?,
         }
@@ -469,6 +488,7 @@ async fn run(
         }
     }
     let _flusher = AbortOnDrop(tokio::spawn(flush_index(store.clone())));
+    let _forgetting = AbortOnDrop(tokio::spawn(forget_deleted(running.clone())));
     let ended = tokio::select! {
         error = follow_role(shared, &running) => Err(error),
         command = next_command(commands) => Ok(command),
@@ -479,7 +499,7 @@ async fn run(
     match ended? {
         Command::Stop(answer) => Ok(Ended::Stopped(answer)),
         Command::CatchUp(mut connection, offer) => {
-            *shared.state.write() = PeerState { history: true, end: shared.log.bounds().end };
+            *shared.state.write() = Some(PeerState { history: true, end: shared.log.bounds().end });
             match catch_up::receive(&mut connection, &offer, &store).await {
                 Ok(()) => Ok(Ended::CaughtUp(connection)),
                 Err(error) => {
@@ -529,6 +549,24 @@ async fn flush_index(store: NodeStore) {
             match blocking(|| store.flush_index()) {
                 Ok(()) => flushed = last,
                 Err(error) => tracing::error!(%error, "the Raft index is not flushed"),
+            }
+        }
+    }
+}
+
+/// Forgets entries whose part of the log retention has deleted: a follower that lacks them must copy the log.
+async fn forget_deleted(running: Running) {
+    let Running { raft, store } = running;
+    loop {
+        sleep(DELETED_CHECK).await;
+        if let Some(index) = store.last_deleted() {
+            // Only what a snapshot covers is forgotten; if the present one does not, the next round will do.
+            let forgotten = async {
+                raft.trigger().snapshot().await?;
+                raft.trigger().purge_log(index).await
+            };
+            if forgotten.await.is_err() {
+                return;
             }
         }
     }

@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::storage::blocking;
 use super::types::{GroupConfig, LogRange};
 use crate::log::{ReplicaLog, ReplicaLogError};
 
@@ -28,7 +27,7 @@ pub(crate) async fn propose(
     let mut in_flight = VecDeque::with_capacity(IN_FLIGHT_MAX);
     loop {
         let end = AtEnd { log: &*log, target: begin + 1 }.await;
-        let end = match blocking(|| entry_end(&*log, begin, end)) {
+        let end = match entry_end(&*log, begin, end) {
             Ok(end) => end,
             // Truncated: somebody else leads.
             Err(error) => return tracing::debug!(%error, "nothing more to propose"),

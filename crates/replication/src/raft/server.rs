@@ -66,7 +66,9 @@ async fn serve_connection(
             return wire::write(&mut connection, &Message::Refused(reason)).await;
         }
     };
-    let state = shared.peer_state();
+    let Some(state) = shared.peer_state() else {
+        return wire::write(&mut connection, &Message::Refused("this node is starting".into())).await;
+    };
     wire::write(&mut connection, &Message::Welcome { history: state.history, end: state.end }).await?;
     loop {
         let request = match timeout(IDLE_TIMEOUT, wire::read(&mut connection)).await {

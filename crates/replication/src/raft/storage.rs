@@ -19,6 +19,9 @@ use super::slots::{SlotFile, VALUE_LEN};
 use super::types::{Entry, EntryKind, IndexEntry, LogId, LogRange, Members, NodeId, Vote, log_id};
 use crate::log::{ReplicaLog, ReplicaLogError};
 
+/// The end of the log that is taken to be in memory.
+const RECENT_LEN: u64 = 64 << 20;
+
 /// What an entry's acknowledgement by one node promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
@@ -93,6 +96,10 @@ impl NodeStore {
             leading: None,
         };
         state.reconcile(&*log, &index_path)?;
+        // Who has voted has had entries, or at least a beginning.
+        if state.index.last_id().is_none() && state.vote.is_some() && !state.amnesiac {
+            state.set_amnesiac(true, dir)?;
+        }
         if damage == Damage::Middle {
             tracing::error!(
                 file = %index_path.display(),
@@ -108,16 +115,14 @@ impl NodeStore {
         &self.shared.log
     }
 
-    /// Whether this node has never taken part in a group.
-    pub(crate) fn is_pristine(&self) -> bool {
-        let state = self.shared.state.lock();
-        state.index.last_id().is_none() && state.vote.is_none() && !state.amnesiac
+    /// Whether this node knows of no group: it is new, or remembers nothing.
+    pub(crate) fn knows_nothing(&self) -> bool {
+        self.shared.state.lock().index.last_id().is_none()
     }
 
     /// Whether anything was ever decided as far as this node knows.
     pub(crate) fn has_history(&self) -> bool {
-        let state = self.shared.state.lock();
-        state.amnesiac || state.index.last_id().is_some_and(|last| last.leader_id.term > 0)
+        self.shared.state.lock().index.last_id().is_some_and(|last| last.leader_id.term > 0)
     }
 
     pub(crate) fn is_amnesiac(&self) -> bool {
@@ -162,6 +167,13 @@ impl NodeStore {
         self.shared.state.lock().index.last_id()
     }
 
+    /// The last entry whose bytes are all in files that the log no longer has.
+    pub(crate) fn last_deleted(&self) -> Option<u64> {
+        let begin = self.shared.log.bounds().begin;
+        let state = self.shared.state.lock();
+        state.index.last_until(begin).map(|id| id.index)
+    }
+
     pub(crate) fn end_of(&self, id: LogId) -> Option<u64> {
         self.shared.state.lock().index.end_of(id)
     }
@@ -176,6 +188,17 @@ impl NodeStore {
     pub(crate) fn entries(&self, from: u64, to: u64) -> Vec<Entry> {
         let state = self.shared.state.lock();
         state.index.range(from, to).map(|entry| entry.to_entry(Bytes::new())).collect()
+    }
+
+    /// Whether the bytes of an entry were appended so lately that they are in memory.
+    pub(crate) fn is_recent(&self, index: u64) -> bool {
+        let offset = self.shared.state.lock().index.get(index).map_or(0, |entry| entry.offset);
+        self.shared.log.bounds().end.saturating_sub(offset) <= RECENT_LEN
+    }
+
+    /// Whether taking entries waits for the device.
+    pub(crate) fn is_synchronous(&self) -> bool {
+        self.shared.durability == Durability::Device
     }
 
     /// Entries with their bytes, as many as make up about `len_max` bytes, at least one.

@@ -207,6 +207,33 @@ fn a_node_that_lost_its_disk_does_not_help_to_elect_who_lacks_the_same() {
 }
 
 #[test]
+fn entries_whose_bytes_were_deleted_are_not_waited_for() {
+    let mut group = group(3);
+    let down = (group.leader().unwrap() + 1) % 3;
+    send(&mut group, 20);
+    group.kill(down);
+    // All entries that it lacks are still remembered, but not all bytes.
+    while group.acknowledged.last().unwrap().0 < 3 * FILE_SIZE {
+        send(&mut group, 1);
+    }
+    let begin = group.log(down).bounds().end / FILE_SIZE * FILE_SIZE;
+    (0..3).filter(|id| *id != down).for_each(|id| group.log(id).delete_below(begin));
+    group.run_for(LATER);
+    group.start(down);
+    group.conclude();
+}
+
+#[test]
+fn a_group_whose_nodes_have_all_forgotten_something_goes_on_with_the_longest_log() {
+    let mut group = group(3);
+    send(&mut group, 100);
+    (0..3).for_each(|id| group.kill(id));
+    (0..3).for_each(|id| group.damage_index(id));
+    (0..3).for_each(|id| group.start(id));
+    group.conclude();
+}
+
+#[test]
 fn a_log_that_there_was_before_becomes_the_groups_beginning() {
     // A master, a slave that had everything, one that lagged, and an empty one.
     let master = MemoryLog::new(FILE_SIZE);

@@ -259,6 +259,13 @@ impl Group {
         *self.members[id].disk.lock() = Disk { log: MemoryLog::new(FILE_SIZE), dir: new_dir() };
     }
 
+    /// The index of a node that is down is empty when it starts, but for its header.
+    pub(super) fn damage_index(&mut self, id: usize) {
+        let disk = self.members[id].disk.lock();
+        let index = std::fs::File::options().write(true).open(disk.dir.path().join("raft/index")).unwrap();
+        index.set_len(16).unwrap();
+    }
+
     /// Stops a node in order.
     pub(super) fn stop(&mut self, id: usize) {
         let node = self.members[id].process.lock().take().map(|process| process.node).unwrap();
