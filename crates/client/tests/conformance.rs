@@ -1,0 +1,264 @@
+//! What any broker of the protocol does for a client: run against ours, and against another cluster if
+//! `FERROMQ_TEST_NAMESRV` names its name servers (`interop/peer/rocketmq` starts the real one).
+//!
+//! Topics and groups have new names in each run, so that the other cluster may have been used before.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ferromq_client::{
+    Client, Compression, ConsumeFrom, ConsumeOrderlyResult, ConsumeResult, Delivery, Message, PushConsumer,
+};
+use support::inbox::Inbox;
+use support::{Cluster, eventually};
+
+/// A cluster, and names that nobody has used in it.
+struct Stage {
+    name_servers: String,
+    own: Option<Cluster>,
+    suffix: String,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+        let suffix = format!("{now:x}-{}", std::process::id());
+        match std::env::var("FERROMQ_TEST_NAMESRV") {
+            Ok(name_servers) => Self { name_servers, own: None, suffix },
+            Err(_) => {
+                let cluster = Cluster::start(1).await;
+                Self { name_servers: cluster.name_servers(), own: Some(cluster), suffix }
+            }
+        }
+    }
+
+    fn name(&self, name: &str) -> String {
+        format!("{name}-{}", self.suffix)
+    }
+
+    fn client(&self) -> Client {
+        Client::builder(&*self.name_servers)
+            .client_ip("127.0.0.1")
+            .poll_name_server_interval(Duration::from_millis(500))
+            .persist_consumer_offset_interval(Duration::from_millis(500))
+            .start()
+            .unwrap()
+    }
+
+    async fn collect(&self, client: &Client, topic: &str, group: &str, inbox: &Inbox) -> PushConsumer {
+        let (name, inbox) = (client.id().to_owned(), inbox.clone());
+        client
+            .push_consumer(self.name(group))
+            .subscribe(topic, "*")
+            .consume_from(ConsumeFrom::FirstOffset)
+            .listener(move |delivery: Delivery| {
+                inbox.put(&name, &delivery);
+                async { ConsumeResult::success() }
+            })
+            .start()
+            .await
+            .unwrap()
+    }
+
+    async fn clear(self, clients: impl IntoIterator<Item = Client>) {
+        for client in clients {
+            client.shutdown().await;
+        }
+        if let Some(cluster) = self.own {
+            cluster.shutdown().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_sent_arrives_as_it_was() {
+    let stage = Stage::set().await;
+    let (client, topic, inbox) = (stage.client(), stage.name("T"), Inbox::default());
+    let mut sent: BTreeMap<String, usize> = BTreeMap::new();
+    let long = |name: &str| name.repeat(3000);
+    for (position, kind) in [Compression::Zlib, Compression::Lz4, Compression::Zstd].into_iter().enumerate() {
+        let producer = client.producer(stage.name(&format!("p{position}"))).compression(kind, 3);
+        let producer = producer.start().await.unwrap();
+        let body = long(&format!("compressed {position} "));
+        let message =
+            Message::new(&*topic, body.clone()).tag("A").keys(["k1", "k2"]).property("colour", "grün");
+        producer.send(message).await.unwrap();
+        sent.insert(body, 1);
+    }
+    let producer = client.producer(stage.name("p")).start().await.unwrap();
+    let batch: Vec<Message> = (0..3).map(|n| Message::new(&*topic, format!("batch {n}")).tag("A")).collect();
+    producer.send_batch(batch).await.unwrap();
+    producer.send_oneway(Message::new(&*topic, "one-way")).await.unwrap();
+    producer.send(Message::new(&*topic, "delayed").delay_level(1)).await.unwrap();
+    for body in ["batch 0", "batch 1", "batch 2", "one-way", "delayed"] {
+        sent.insert(body.to_owned(), 1);
+    }
+    let _consumer = stage.collect(&client, &topic, "g", &inbox).await;
+    eventually("all messages", async || inbox.len() >= sent.len()).await;
+    assert_eq!(inbox.bodies(), sent);
+    let messages = inbox.messages();
+    let first = messages.iter().find(|message| message.body.starts_with(b"compressed 0")).unwrap();
+    assert_eq!((&*first.topic, first.tags(), first.property("colour")), (&*topic, Some("A"), Some("grün")));
+    assert_eq!(first.keys().collect::<Vec<_>>(), ["k1", "k2"]);
+    stage.clear([client]).await;
+}
+
+#[tokio::test]
+async fn a_message_is_tried_again_until_it_is_a_dead_letter() {
+    let stage = Stage::set().await;
+    let (client, topic, tries) = (stage.client(), stage.name("T"), Arc::new(AtomicUsize::new(0)));
+    let producer = client.producer(stage.name("p")).start().await.unwrap();
+    let sent = producer.send(Message::new(&*topic, "bad")).await.unwrap();
+    let counter = tries.clone();
+    let _consumer = client
+        .push_consumer(stage.name("g"))
+        .subscribe(&*topic, "*")
+        .consume_from(ConsumeFrom::FirstOffset)
+        .max_reconsume_times(1)
+        .listener(move |_| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            async { Err::<(), _>("never") }
+        })
+        .start()
+        .await
+        .unwrap();
+    eventually("two tries", async || tries.load(Ordering::SeqCst) >= 2).await;
+    let (dead, graveyard) = (Inbox::default(), format!("%DLQ%{}", stage.name("g")));
+    // The topic of dead letters is made with the first of them.
+    let mut attempt = 0;
+    eventually("a dead letter", async || {
+        attempt += 1;
+        let name = format!("u{attempt}");
+        let consumer = stage.collect(&client, &graveyard, &name, &dead).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        consumer.shutdown().await;
+        dead.len() > 0
+    })
+    .await;
+    assert_eq!(dead.messages()[0].msg_id, sent.msg_id);
+    stage.clear([client]).await;
+}
+
+#[tokio::test]
+async fn an_orderly_queue_waits_for_the_message_that_failed() {
+    let stage = Stage::set().await;
+    let (client, topic, inbox) = (stage.client(), stage.name("T"), Inbox::default());
+    let producer = client.producer(stage.name("p")).start().await.unwrap();
+    for number in 0..10 {
+        producer.send(Message::new(&*topic, number.to_string()).sharding_key("one queue")).await.unwrap();
+    }
+    let got = inbox.clone();
+    let _consumer = client
+        .push_consumer(stage.name("g"))
+        .subscribe(&*topic, "*")
+        .consume_from(ConsumeFrom::FirstOffset)
+        .suspend_current_queue_time(Duration::from_millis(50))
+        .orderly_listener(move |delivery: Delivery| {
+            let fails = &delivery.messages[0].body[..] == b"3" && delivery.messages[0].reconsume_times < 2;
+            got.put("c", &delivery);
+            async move { if fails { Err("not yet") } else { Ok(()) } }
+        })
+        .start()
+        .await
+        .unwrap();
+    eventually("all messages", async || inbox.len() >= 12).await;
+    let bodies: Vec<_> =
+        inbox.messages().iter().map(|message| String::from_utf8_lossy(&message.body).into_owned()).collect();
+    assert_eq!(bodies.concat(), "012333456789");
+    stage.clear([client]).await;
+}
+
+#[tokio::test]
+async fn members_share_queues_and_progress() {
+    let stage = Stage::set().await;
+    let (first, second, topic, inbox) = (stage.client(), stage.client(), stage.name("T"), Inbox::default());
+    let producer = first.producer(stage.name("p")).start().await.unwrap();
+    producer.send(Message::new(&*topic, "first")).await.unwrap();
+    let mine = stage.collect(&first, &topic, "g", &inbox).await;
+    eventually("one message", async || inbox.len() > 0).await;
+    let other = stage.collect(&second, &topic, "g", &inbox).await;
+    let count = |consumer: &PushConsumer| {
+        consumer.assigned_queues().iter().filter(|queue| queue.topic == topic).count()
+    };
+    eventually("half of the queues each", async || {
+        let shares = (count(&mine), count(&other));
+        shares.0 == shares.1 && shares.0 > 0
+    })
+    .await;
+    for number in 0..40 {
+        producer.send(Message::new(&*topic, number.to_string())).await.unwrap();
+    }
+    eventually("all messages", async || inbox.bodies().len() >= 41).await;
+    assert_eq!(inbox.by_consumer().len(), 2);
+    mine.shutdown().await;
+    other.shutdown().await;
+    let seen = inbox.len();
+    let again = stage.collect(&first, &topic, "g", &inbox).await;
+    producer.send(Message::new(&*topic, "last")).await.unwrap();
+    eventually("the last message", async || inbox.bodies().contains_key("last")).await;
+    assert_eq!(inbox.len(), seen + 1, "everything before it was committed");
+    drop(again);
+    stage.clear([first, second]).await;
+}
+
+#[tokio::test]
+async fn a_lite_pull_consumer_polls_seeks_and_commits() {
+    let stage = Stage::set().await;
+    let (client, topic) = (stage.client(), stage.name("T"));
+    let producer = client.producer(stage.name("p")).start().await.unwrap();
+    for number in 0..10 {
+        producer.send(Message::new(&*topic, number.to_string()).sharding_key("one queue")).await.unwrap();
+    }
+    let builder = client.lite_pull_consumer(stage.name("g")).auto_commit(false);
+    let consumer = builder.consume_from(ConsumeFrom::FirstOffset).start().await.unwrap();
+    let queues = consumer.fetch_message_queues(&topic).await.unwrap();
+    let queue = ferromq_client::select_by_hash(&queues, "one queue").unwrap().clone();
+    consumer.assign([queue.clone()]).await.unwrap();
+    let mut bodies = Vec::new();
+    let mut poll = async |count| {
+        bodies.clear();
+        eventually("messages", async || {
+            let messages = consumer.poll(Duration::from_millis(100)).await;
+            bodies.extend(messages.iter().map(|message| message.queue_offset));
+            bodies.len() >= count
+        })
+        .await;
+        bodies.clone()
+    };
+    assert_eq!(poll(10).await, (0..10).collect::<Vec<_>>());
+    consumer.seek(&queue, 6).await.unwrap();
+    assert_eq!(poll(4).await, [6, 7, 8, 9]);
+    consumer.commit();
+    assert_eq!(consumer.committed(&queue).await.unwrap(), Some(10));
+    stage.clear([client]).await;
+}
+
+#[tokio::test]
+async fn nobody_gets_messages_that_the_filter_leaves_out() {
+    let stage = Stage::set().await;
+    let (client, topic, inbox) = (stage.client(), stage.name("T"), Inbox::default());
+    let producer = client.producer(stage.name("p")).start().await.unwrap();
+    for tag in ["Aa", "BB", "C", "Aa"] {
+        producer.send(Message::new(&*topic, tag).tag(tag)).await.unwrap();
+    }
+    let got = inbox.clone();
+    let consumer = client.push_consumer(stage.name("g")).subscribe(&*topic, "Aa || C");
+    let _consumer = consumer
+        .consume_from(ConsumeFrom::FirstOffset)
+        .orderly_listener(move |delivery: Delivery| {
+            got.put("c", &delivery);
+            async { ConsumeOrderlyResult::Success }
+        })
+        .start()
+        .await
+        .unwrap();
+    eventually("three messages", async || inbox.len() >= 3).await;
+    assert_eq!(inbox.bodies(), BTreeMap::from([("Aa".to_owned(), 2), ("C".to_owned(), 1)]));
+    stage.clear([client]).await;
+}
