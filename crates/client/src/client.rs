@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::consumer::{LitePullConsumerBuilder, PushConsumerBuilder};
 use crate::error::Error;
 use crate::identity::{Identity, local_address};
-use crate::instance::{Instance, Settings};
+use crate::instance::{Credentials, Instance, RequestIdentity, Settings};
 use crate::producer::ProducerBuilder;
 
 /// One application's connections to a RocketMQ cluster, shared by its producers and consumers.
@@ -46,7 +46,7 @@ impl Client {
                 api_timeout: Duration::from_secs(3),
                 pull_delay_when_exception: Duration::from_secs(1),
                 heartbeat_v2: false,
-                stream: false,
+                identity: RequestIdentity::default(),
             },
         }
     }
@@ -159,7 +159,21 @@ impl ClientBuilder {
     /// Mark requests as those of a streaming client (`enableStreamRequestType`), for proxies; default false.
     #[must_use]
     pub fn stream_requests(mut self, on: bool) -> Self {
-        self.settings.stream = on;
+        self.settings.identity.stream = on;
+        self
+    }
+
+    /// Sign all requests, for clusters with access control.
+    #[must_use]
+    pub fn credentials(mut self, credentials: Credentials) -> Self {
+        self.settings.identity.credentials = Some(credentials);
+        self
+    }
+
+    /// The namespace that topics and groups are meant in (`namespaceV2`); servers add it to the names.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.settings.identity.namespace = Some(namespace.into());
         self
     }
 
@@ -173,7 +187,7 @@ impl ClientBuilder {
     pub fn start(self) -> Result<Client, Error> {
         let address = self.client_ip.unwrap_or_else(local_address);
         let (instance_name, unit_name) = (self.instance_name.as_deref(), self.unit_name.as_deref());
-        let identity = Identity::new(&address, instance_name, unit_name, self.settings.stream);
+        let identity = Identity::new(&address, instance_name, unit_name, self.settings.identity.stream);
         let instance = Instance::start(&self.name_servers, identity, self.settings)?;
         Ok(Client { handle: Arc::new(Handle { instance }) })
     }

@@ -26,6 +26,10 @@
 //! [`send_latency_fault_enable`](ProducerBuilder::send_latency_fault_enable) brokers that are slow or failing are left
 //! alone for a while.
 //!
+//! A message can ask for a [reply](Producer::request).
+//! Messages can be bound to a local transaction ([`TransactionProducer`]), and timer messages
+//! [taken back](Producer::recall_message).
+//!
 //! # Consuming
 //!
 //! The members of a consumer group share the queues of a topic, and share them out anew when members come and go. A
@@ -108,5 +112,9 @@ pub use consumer::{
 };
 pub use error::{Error, RequestInfo, client_code};
 pub use ferromq_protocol::body::MessageQueue;
+pub use instance::Credentials;
 pub use message::{Compression, Message, MessageExt};
-pub use producer::{Producer, ProducerBuilder, SendResult, SendStatus, select_by_hash};
+pub use producer::{
+    LocalTransactionState, Producer, ProducerBuilder, SendResult, SendStatus, TransactionProducer,
+    TransactionSendResult, select_by_hash,
+};

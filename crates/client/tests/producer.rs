@@ -9,10 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ferromq_client::{Client, Error, Message, MessageQueue, SendStatus, select_by_hash};
+use ferromq_client::{
+    Client, Error, LocalTransactionState, Message, MessageQueue, SendStatus, select_by_hash,
+};
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::json;
+use ferromq_protocol::message::RecordFields;
 use support::fake::{self, FakeServer, Reply, stored};
 use support::{Cluster, eventually};
 
@@ -364,5 +367,45 @@ async fn brokers_hear_of_a_producer_when_it_connects_and_when_it_leaves() {
         (goodbye.field("clientID"), goodbye.field("producerGroup")),
         (Some("127.0.0.1@me"), Some("pg"))
     );
+    client.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_transaction_is_ended_once_and_a_broker_that_asks_is_told() {
+    let mut broker = fake::broker(|_| Reply::Answer(stored(0).with("transactionId", "transaction")));
+    let route = fake::route(&[("a", &broker.address)]);
+    let name_server = fake::name_server(move || route.clone());
+    let client = fake::client(&name_server).start().unwrap();
+    let check = |_| async { LocalTransactionState::RollbackMessage };
+    let producer = client.producer("pg").start_transactional(check).await.unwrap();
+    let commit = |_| async { LocalTransactionState::CommitMessage };
+    let result = producer.send_in_transaction(Message::new("T", "x"), commit).await.unwrap();
+    let half = broker.asked(request::SEND_MESSAGE_V2).await;
+    assert_eq!(half.field("f"), Some("4"), "a prepared message");
+    let end = broker.asked(request::END_TRANSACTION).await;
+    let field = |name| end.field(name);
+    assert!(end.is_oneway());
+    assert_eq!((field("commitOrRollback"), field("fromTransactionCheck")), (Some("8"), Some("false")));
+    assert_eq!((field("tranStateTableOffset"), field("commitLogOffset")), (Some("7"), Some("123456")));
+    assert_eq!((field("msgId"), field("transactionId")), (Some(&*result.sent.msg_id), Some("transaction")));
+
+    let mut record = Vec::new();
+    let properties = half.field("i").unwrap().as_bytes().to_vec();
+    let mut fields = RecordFields::new("T", 0, "127.0.0.1:10911".parse().unwrap(), b"x");
+    fields.properties = &properties;
+    fields.encode_into(&mut record).unwrap();
+    let question = RemotingCommand::request(request::CHECK_TRANSACTION_STATE)
+        .with("topic", "RMQ_SYS_TRANS_HALF_TOPIC")
+        .with("tranStateTableOffset", 9)
+        .with("commitLogOffset", 99)
+        .with_body(record);
+    broker.connection().await.oneway(question);
+    let end = broker.asked(request::END_TRANSACTION).await;
+    let field = |name| end.field(name);
+    assert_eq!((field("commitOrRollback"), field("fromTransactionCheck")), (Some("12"), Some("true")));
+    assert_eq!((field("tranStateTableOffset"), field("commitLogOffset")), (Some("9"), Some("99")));
+    assert_eq!(field("msgId"), Some(&*result.sent.msg_id));
+    let delayed = producer.send_in_transaction(Message::new("T", "x").delay_level(1), commit).await;
+    assert!(matches!(delayed, Err(Error::Invalid { .. })), "{delayed:?}");
     client.shutdown().await;
 }

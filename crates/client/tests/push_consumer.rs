@@ -413,6 +413,35 @@ async fn a_shutdown_waits_for_the_listener_and_commits_what_it_did() {
 }
 
 #[tokio::test]
+async fn messages_flow_again_when_a_broker_has_been_away() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.fill("T", 16).await;
+    let (client, inbox) = (cluster.client().start().unwrap(), Inbox::default());
+    let _consumer = collecting(&client, "g", "c", &inbox).start().await.unwrap();
+    let producer = client.producer("pg").send_latency_fault_enable(true).start().await.unwrap();
+    eventually("all messages", async || inbox.len() >= 16).await;
+
+    let stopped = cluster.stop_broker().await;
+    for number in 100..120 {
+        // The other broker takes them all.
+        producer.send(Message::new("T", number.to_string())).await.unwrap();
+    }
+    eventually("what the other broker has", async || inbox.len() >= 36).await;
+
+    cluster.start_again(stopped).await;
+    let mut number = 200;
+    eventually("a message on the broker that was away", async || {
+        let result = producer.send(Message::new("T", number.to_string())).await.unwrap();
+        number += 1;
+        result.queue.broker_name == "broker-b"
+    })
+    .await;
+    eventually("every message", async || inbox.bodies().len() >= 36 + (number - 200)).await;
+    client.shutdown().await;
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
 async fn nothing_is_left_of_a_consumer_that_was_shut_down_or_dropped() {
     let cluster = Cluster::start(1).await;
     cluster.fill("T", 8).await;

@@ -203,10 +203,15 @@ impl RemotingCommand {
 
     /// Appends the whole frame to `out`.
     pub fn encode(&self, encoding: HeaderEncoding, out: &mut Vec<u8>) {
+        self.encode_as(self.opaque, self.flag, encoding, out);
+    }
+
+    /// The same with another correlation id and other flags: one command can be sent several times.
+    pub fn encode_as(&self, opaque: i32, flag: i32, encoding: HeaderEncoding, out: &mut Vec<u8>) {
         let head = Head {
             code: self.code,
-            opaque: self.opaque,
-            flag: self.flag,
+            opaque,
+            flag,
             language: self.language.unwrap_or_default(),
             version: self.version,
             remark: self.remark.as_deref(),

@@ -184,13 +184,20 @@ impl Connection {
     /// Sends a request of ours and waits for its answer.
     pub async fn invoke(
         &self,
-        mut command: RemotingCommand,
+        command: RemotingCommand,
+        timeout: Duration,
+    ) -> Result<RemotingCommand, InvokeError> {
+        self.invoke_ref(&command, timeout).await
+    }
+
+    /// As [`invoke`](Self::invoke), for a request that may have to be sent again.
+    pub async fn invoke_ref(
+        &self,
+        command: &RemotingCommand,
         timeout: Duration,
     ) -> Result<RemotingCommand, InvokeError> {
         let peer = || self.peer.to_string();
-        command.opaque = self.next_opaque.fetch_add(1, Ordering::Relaxed);
-        command.flag = 0;
-        let opaque = command.opaque;
+        let opaque = self.next_opaque.fetch_add(1, Ordering::Relaxed);
         let Some(answer) = self.outstanding.begin(opaque, self.outstanding_max) else {
             return Err(InvokeError::TooMany { peer: peer(), outstanding_max: self.outstanding_max });
         };
@@ -199,7 +206,7 @@ impl Connection {
         if self.is_closed() {
             return Err(InvokeError::Closed { peer: peer() });
         }
-        self.send_with(|out| command.encode(self.encoding, out));
+        self.send_with(|out| command.encode_as(opaque, 0, self.encoding, out));
         match tokio::time::timeout(timeout, answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(InvokeError::Closed { peer: peer() }),

@@ -14,9 +14,9 @@ mod pull;
 mod push;
 mod rebalance;
 mod subscriber;
-mod subscription;
+pub(crate) mod subscription;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use allocate::{AllocateStrategy, RoomOf};
 pub use lite_pull::{LitePullConsumer, LitePullConsumerBuilder};

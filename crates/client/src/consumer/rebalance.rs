@@ -15,6 +15,8 @@ use crate::instance::Round;
 const PERIOD: Duration = Duration::from_secs(20);
 /// Two rounds are at least this far apart; a share that does not fit yet is tried again so soon.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// How long a topic without route is looked for at every round.
+const NEW_TOPIC_WAIT: Duration = Duration::from_secs(10);
 /// How soon a queue is tried again that another member has not given back yet.
 const LOCK_RETRY: Duration = Duration::from_millis(500);
 /// How long a rebalance waits for an orderly listener that is running.
@@ -90,8 +92,12 @@ impl Subscriber {
 
     /// The queues of a topic that should be ours. `None`: that can't be told now, and everything stays as it is.
     async fn share_of(&self, topic: &str) -> Option<BTreeSet<MessageQueue>> {
-        let known = self.instance.route(topic).await;
-        let route = known.inspect_err(|error| tracing::debug!(%error, "no share of {topic}")).ok()?;
+        let route = match self.instance.routes.get(topic) {
+            Some(route) => route,
+            // A topic that does not exist has no queues. The look-up that finds it one day wakes this consumer.
+            None if self.is_missing_for_good(topic) => return Some(BTreeSet::new()),
+            None => self.instance.refresh_route(topic).await.ok()?,
+        };
         if !self.is_clustering() {
             return Some(route.subscribe.iter().cloned().collect());
         }
@@ -105,6 +111,13 @@ impl Subscriber {
         let me = &self.instance.identity.client_id;
         let share = self.settings.strategy.allocate(me, &queues, &members)?;
         Some(share.into_iter().collect())
+    }
+
+    /// Whether a topic was looked for long enough. The retry topic of a new group is just being created by its broker, so
+    /// that it is worth looking again soon; later the regular look-ups do.
+    fn is_missing_for_good(&self, topic: &str) -> bool {
+        let now = Instant::now();
+        now - *self.missing.lock().entry(topic.to_owned()).or_insert(now) > NEW_TOPIC_WAIT
     }
 
     async fn apply(&self, topic: &str, target: &BTreeSet<MessageQueue>, outcome: &mut Outcome) {

@@ -13,6 +13,7 @@ use ferromq_protocol::names::{RETRY_PREFIX, retry_topic};
 use ferromq_protocol::version;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::allocate::AllocateStrategy;
@@ -88,6 +89,8 @@ pub(crate) struct Subscriber {
     subscriptions: RwLock<BTreeMap<String, SubscriptionData>>,
     /// Filters of topics that are not subscribed to.
     assigned_filters: RwLock<BTreeMap<String, SubscriptionData>>,
+    /// Since when topics are looked for that have no route.
+    pub(super) missing: Mutex<BTreeMap<String, Instant>>,
     /// The application says which queues are read; there is nothing to share out.
     assigned_by_hand: AtomicBool,
     /// The queues that a rebalance gave and none has taken away.
@@ -118,6 +121,7 @@ impl Subscriber {
             has_left: AtomicBool::new(false),
             subscriptions: RwLock::default(),
             assigned_filters: RwLock::default(),
+            missing: Mutex::default(),
             assigned_by_hand: AtomicBool::new(false),
             queues: Mutex::default(),
             instance,

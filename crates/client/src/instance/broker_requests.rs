@@ -13,7 +13,9 @@ use ferromq_remoting::{Connection, Service};
 use thiserror::Error;
 
 use super::Instance;
-use crate::message::decode_pulled;
+use crate::consumer::subscription::now_ms;
+use crate::message::{decode_pulled, properties as names, pushed_reply};
+use crate::producer::CheckRequest;
 
 /// Answers the requests of brokers on behalf of a client.
 #[derive(Debug)]
@@ -78,6 +80,11 @@ impl Instance {
                 self.consumers().iter().for_each(|consumer| consumer.wake_rebalance());
                 Ok(Answer::None)
             }
+            request::CHECK_TRANSACTION_STATE => self.check_transaction(connection, command),
+            request::PUSH_REPLY_MESSAGE_TO_CLIENT => {
+                self.replies.complete(pushed_reply(command, now_ms())?);
+                Ok(Answer::Now(RemotingCommand::success()))
+            }
             request::RESET_CONSUMER_CLIENT_OFFSET => self.reset_offsets(command),
             request::GET_CONSUMER_STATUS_FROM_CLIENT => self.consumer_status(command).map(Answer::Now),
             request::GET_CONSUMER_RUNNING_INFO => self.consumer_running_info(command).map(Answer::Now),
@@ -86,12 +93,29 @@ impl Instance {
         }
     }
 
+    /// The broker wants to know what became of a transaction. It is told in a request of ours, when the listener knows.
+    fn check_transaction(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        command: &RemotingCommand,
+    ) -> Result<Answer, Refusal> {
+        let broker = command.field("bname").unwrap_or_default();
+        let message = stored_message(&command.body, broker).ok_or(Refusal::NoMessage)?;
+        let group = message.property(names::PRODUCER_GROUP).unwrap_or_default().to_owned();
+        if let Some(check) = self.transaction_check(&group) {
+            let (instance, connection) = (self.clone(), connection.clone());
+            let question = CheckRequest { message, command: command.clone() };
+            self.spawn(async move { question.answer(&instance, group, check, connection).await });
+        }
+        Ok(Answer::None)
+    }
+
     fn reset_offsets(self: &Arc<Self>, command: &RemotingCommand) -> Result<Answer, Refusal> {
         let (topic, group) = (command.text("topic")?, command.text("group")?);
         let body: ResetOffsetBody = json::from_slice(&command.body)?;
         if let Some(consumer) = self.consumer(group) {
             tracing::info!(group, topic, offsets = body.offset_table.len(), "offsets are reset");
-            self.tasks.spawn(consumer.reset_offsets(topic.to_owned(), body.offset_table));
+            self.spawn(consumer.reset_offsets(topic.to_owned(), body.offset_table));
         }
         Ok(Answer::None)
     }
@@ -127,7 +151,7 @@ impl Instance {
         let consumer = self.consumer(&group).ok_or_else(|| Refusal::NoSuchConsumer(group.clone()))?;
         let message = stored_message(&command.body, &broker).ok_or(Refusal::NoMessage)?;
         let (connection, opaque) = (connection.clone(), command.opaque);
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             let answer = match consumer.consume_directly(message).await {
                 Some(result) => RemotingCommand::success().with_body(json::to_vec(&result)),
                 None => {

@@ -8,6 +8,7 @@ pub(crate) mod member;
 mod name_servers;
 pub(crate) mod route;
 mod routes;
+mod signing;
 mod transport;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::error::{Destination, Error};
 use crate::identity::Identity;
+use crate::producer::{PendingReplies, TransactionCheck};
 pub(crate) use broker_calls::QueueEnd;
 use broker_requests::BrokerRequests;
 use heartbeat::Heartbeats;
@@ -35,6 +37,8 @@ use member::ConsumerMember;
 use name_servers::NameServers;
 use route::Route;
 use routes::Routes;
+pub use signing::Credentials;
+pub(crate) use transport::RequestIdentity;
 use transport::Transport;
 
 /// Who errors say was asked when it was a name server.
@@ -58,7 +62,7 @@ pub(crate) struct Settings {
     pub(crate) api_timeout: Duration,
     pub(crate) pull_delay_when_exception: Duration,
     pub(crate) heartbeat_v2: bool,
-    pub(crate) stream: bool,
+    pub(crate) identity: RequestIdentity,
 }
 
 /// The inside of a [`Client`](crate::Client).
@@ -77,19 +81,22 @@ pub(crate) struct Instance {
     /// Held during a look-up, so that many who miss one route ask for it once.
     lookup: tokio::sync::Mutex<()>,
     routes_wanted: mpsc::Sender<String>,
+    /// Requests of the application that wait for a reply.
+    pub(crate) replies: PendingReplies,
     members: Mutex<Members>,
 }
 
 #[derive(Default)]
 struct Members {
-    producers: BTreeSet<String>,
+    /// With what brokers may ask those of transactional messages.
+    producers: BTreeMap<String, Option<TransactionCheck>>,
     consumers: BTreeMap<String, Arc<dyn ConsumerMember>>,
 }
 
 impl std::fmt::Debug for Members {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let consumers: Vec<_> = self.consumers.keys().collect();
-        write!(formatter, "producers {:?}, consumers {consumers:?}", self.producers)
+        write!(formatter, "producers {:?}, consumers {consumers:?}", self.producers.keys())
     }
 }
 
@@ -102,17 +109,23 @@ impl Instance {
     ) -> Result<Arc<Self>, Error> {
         let name_servers = NameServers::new(name_servers)?;
         let (routes_wanted, wanted) = mpsc::channel(ROUTES_WANTED_MAX);
+        let stop = CancellationToken::new();
         let instance = Arc::new_cyclic(|instance| Self {
-            transport: Transport::new(BrokerRequests { instance: instance.clone() }, settings.stream),
+            transport: Transport::new(
+                BrokerRequests { instance: instance.clone() },
+                settings.identity.clone(),
+                stop.clone(),
+            ),
             identity,
             settings,
             routes: Routes::default(),
-            stop: CancellationToken::new(),
+            stop,
             tasks: TaskTracker::new(),
             name_servers,
             heartbeats: Heartbeats::default(),
             lookup: tokio::sync::Mutex::default(),
             routes_wanted,
+            replies: PendingReplies::default(),
             members: Mutex::default(),
         });
         instance.spawn(instance.clone().keep_routes(wanted));
@@ -154,11 +167,14 @@ impl Instance {
 
 /// Members.
 impl Instance {
-    pub(crate) fn join_producer(&self, group: &str) -> Result<(), Error> {
+    pub(crate) fn join_producer(&self, group: &str, check: Option<TransactionCheck>) -> Result<(), Error> {
         self.check_running()?;
-        let joined = self.members.lock().producers.insert(group.to_owned());
-        let in_use = || Error::GroupInUse { kind: "producer", group: group.to_owned() };
-        joined.then_some(()).ok_or_else(in_use)
+        let mut members = self.members.lock();
+        if members.producers.contains_key(group) {
+            return Err(Error::GroupInUse { kind: "producer", group: group.to_owned() });
+        }
+        members.producers.insert(group.to_owned(), check);
+        Ok(())
     }
 
     pub(crate) fn join_consumer(&self, group: &str, consumer: Arc<dyn ConsumerMember>) -> Result<(), Error> {
@@ -173,7 +189,7 @@ impl Instance {
 
     /// Removes a producer without telling anybody; false if it is not there (any more).
     pub(crate) fn drop_producer(&self, group: &str) -> bool {
-        self.members.lock().producers.remove(group)
+        self.members.lock().producers.remove(group).is_some()
     }
 
     /// Removes a consumer without telling anybody; false if it is not there (any more).
@@ -203,21 +219,17 @@ impl Instance {
         self.members.lock().consumers.get(group).cloned()
     }
 
+    fn transaction_check(&self, group: &str) -> Option<TransactionCheck> {
+        self.members.lock().producers.get(group).cloned().flatten()
+    }
+
     fn producer_groups(&self) -> Vec<String> {
-        self.members.lock().producers.iter().cloned().collect()
+        self.members.lock().producers.keys().cloned().collect()
     }
 }
 
 /// Routes.
 impl Instance {
-    /// The route of a topic; asked for if it is not known.
-    pub(crate) async fn route(&self, topic: &str) -> Result<Arc<Route>, Error> {
-        match self.routes.get(topic) {
-            Some(route) => Ok(route),
-            None => self.refresh_route(topic).await,
-        }
-    }
-
     /// The route of a topic that is sent to. The first message to a topic that does not exist yet goes where the template
     /// of new topics is, and makes the broker create it (3.2).
     pub(crate) async fn publish_route(
@@ -266,9 +278,15 @@ impl Instance {
         if let Some(route) = self.routes.get_since(topic, asked_at) {
             return Ok(route);
         }
-        let asked_at = Instant::now();
+        let (asked_at, before) = (Instant::now(), self.routes.get(topic));
         let data = self.lookup_route(topic).await?;
-        Ok(self.routes.learn(topic, data, asked_at))
+        let route = self.routes.learn(topic, data, asked_at);
+        if before.is_none_or(|before| !Arc::ptr_eq(&before, &route)) {
+            let consumers = self.consumers().into_iter();
+            let concerned = consumers.filter(|consumer| consumer.topics().iter().any(|other| other == topic));
+            concerned.for_each(|consumer| consumer.wake_rebalance());
+        }
+        Ok(route)
     }
 
     /// Asks for a route soon, without waiting for it: something that a broker said or did not say makes the known one

@@ -9,26 +9,41 @@ use ferromq_protocol::frame::HeaderEncoding;
 use ferromq_protocol::version::Language;
 use ferromq_remoting::{Client, Connection, InvokeError, Limits};
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::broker_requests::BrokerRequests;
+use super::signing::Credentials;
 use crate::error::{Destination, Error};
 
 /// Requests that may wait for an answer of one broker: pipelining producers have many.
 const OUTSTANDING_MAX: usize = 65_535;
 
+/// What every request says about its sender.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestIdentity {
+    /// Adds the header field by which proxies tell streaming clients.
+    pub(crate) stream: bool,
+    /// The namespace that names are meant in.
+    pub(crate) namespace: Option<String>,
+    /// Who it is, where that is asked.
+    pub(crate) credentials: Option<Credentials>,
+}
+
 /// One connection to each address, opened on demand, and the requests over it.
 #[derive(Debug)]
 pub(crate) struct Transport {
     client: Client<BrokerRequests>,
-    /// Adds the header field by which proxies tell streaming clients.
-    stream: bool,
+    identity: RequestIdentity,
+    /// When it is cancelled, no connection is opened any more.
+    stop: CancellationToken,
 }
 
 impl Transport {
-    pub(crate) fn new(requests: BrokerRequests, stream: bool) -> Self {
+    pub(crate) fn new(requests: BrokerRequests, identity: RequestIdentity, stop: CancellationToken) -> Self {
         let limits = Limits { outstanding_max: OUTSTANDING_MAX, ..Limits::default() };
         // Binary headers can't hold the codes of POP requests.
-        Self { client: Client::with_service(Arc::new(requests), HeaderEncoding::Json, limits), stream }
+        let client = Client::with_service(Arc::new(requests), HeaderEncoding::Json, limits);
+        Self { client, identity, stop }
     }
 
     /// Sends a request and waits for its answer, whatever its code. The time to connect counts.
@@ -45,10 +60,10 @@ impl Transport {
         let deadline = Instant::now() + timeout;
         let mut sent_away = false;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
             let connection =
                 self.connect(to.address, deadline).await.map_err(|error| to.remoting(name, error))?;
-            match connection.invoke(command.clone(), left).await {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match connection.invoke_ref(&command, left).await {
                 // The server shuts down and says so: whoever listens there now gets the request.
                 Ok(answer) if answer.code == response::GO_AWAY && !sent_away => {
                     connection.retire();
@@ -102,15 +117,29 @@ impl Transport {
 
     async fn connect(&self, address: &str, deadline: Instant) -> Result<Arc<Connection>, InvokeError> {
         let failed = |reason: String| InvokeError::Connect { peer: address.to_owned(), reason };
-        match timeout_at(deadline, self.client.connection(address)).await {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(failed(error.reason)),
-            Err(_) => Err(failed("no connection in time".to_owned())),
+        let connecting = timeout_at(deadline, self.client.connection(address));
+        match self.stop.run_until_cancelled(connecting).await {
+            Some(Ok(Ok(connection))) => Ok(connection),
+            Some(Ok(Err(error))) => Err(failed(error.reason)),
+            Some(Err(_)) => Err(failed("no connection in time".to_owned())),
+            None => Err(failed("the client is shut down".to_owned())),
         }
     }
 
-    fn prepare(&self, mut command: RemotingCommand) -> RemotingCommand {
+    /// Adds to a request what every request of this client has.
+    pub(crate) fn prepare(&self, mut command: RemotingCommand) -> RemotingCommand {
         command.language = Some(Language::RUST);
-        if self.stream { command.with("ReqT", 0) } else { command }
+        let identity = &self.identity;
+        if let Some(namespace) = &identity.namespace {
+            command = command.with("nsd", true).with("ns", namespace);
+        }
+        if identity.stream {
+            command = command.with("ReqT", 0);
+        }
+        match &identity.credentials {
+            // Last, because a server checks every field.
+            Some(credentials) => credentials.sign(command),
+            None => command,
+        }
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod compression;
 pub(crate) mod properties;
+mod pushed;
 mod received;
 mod unique_id;
 
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use crate::error::Error;
 
 pub use compression::Compression;
+pub(crate) use pushed::pushed_reply;
 pub use received::MessageExt;
 pub(crate) use received::decode_pulled;
 pub(crate) use unique_id::next_unique_id;

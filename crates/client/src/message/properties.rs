@@ -7,7 +7,6 @@ use ferromq_protocol::message::properties;
 use crate::error::Error;
 
 pub(crate) use ferromq_protocol::message::properties::{DELAY, KEYS, TAGS, UNIQ_KEY, WAIT};
-
 pub(crate) const TIMER_DELAY_MS: &str = "TIMER_DELAY_MS";
 pub(crate) const TIMER_DELIVER_MS: &str = "TIMER_DELIVER_MS";
 pub(crate) const SHARDING_KEY: &str = "__SHARDINGKEY";
@@ -19,6 +18,13 @@ pub(crate) const MIN_OFFSET: &str = "MIN_OFFSET";
 pub(crate) const MAX_OFFSET: &str = "MAX_OFFSET";
 pub(crate) const CONSUME_START_TIME: &str = "CONSUME_START_TIME";
 pub(crate) const TRAN_MSG: &str = "TRAN_MSG";
+pub(crate) const PRODUCER_GROUP: &str = "PGROUP";
+pub(crate) const CORRELATION_ID: &str = "CORRELATION_ID";
+pub(crate) const REPLY_TO_CLIENT: &str = "REPLY_TO_CLIENT";
+pub(crate) const TTL: &str = "TTL";
+pub(crate) const ARRIVE_TIME: &str = "ARRIVE_TIME";
+pub(crate) const CLUSTER: &str = "CLUSTER";
+pub(crate) const MESSAGE_TYPE: &str = "MSG_TYPE";
 
 /// Names that applications can't use.
 const SYSTEM_NAMES: [&str; 54] = [
@@ -32,7 +38,7 @@ const SYSTEM_NAMES: [&str; 54] = [
     "REAL_TOPIC",
     "REAL_QID",
     TRAN_MSG,
-    "PGROUP",
+    PRODUCER_GROUP,
     MIN_OFFSET,
     MAX_OFFSET,
     "BUYER_ID",
@@ -51,13 +57,13 @@ const SYSTEM_NAMES: [&str; 54] = [
     "__transactionId__",
     SHARDING_KEY,
     "INSTANCE_ID",
-    "CORRELATION_ID",
-    "REPLY_TO_CLIENT",
-    "TTL",
-    "ARRIVE_TIME",
+    CORRELATION_ID,
+    REPLY_TO_CLIENT,
+    TTL,
+    ARRIVE_TIME,
     "PUSH_REPLY_TIME",
-    "CLUSTER",
-    "MSG_TYPE",
+    CLUSTER,
+    MESSAGE_TYPE,
     "POP_CK",
     "POP_CK_OFFSET",
     "1ST_POP_TIME",

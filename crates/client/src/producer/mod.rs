@@ -1,10 +1,13 @@
 //! Sending messages.
 
 mod fault;
+mod recall;
+mod reply;
 mod request;
 mod result;
 mod select;
 mod send;
+mod transaction;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,13 +23,16 @@ use tokio_util::sync::CancellationToken;
 use crate::client::Client;
 use crate::error::Error;
 use crate::instance::{Instance, QueueEnd, Round};
-use crate::message::{Compression, Message, properties as names};
+use crate::message::{Compression, Message, MessageExt, properties as names};
 use crate::validate;
 use fault::FaultTable;
 use request::Outgoing;
 
+pub(crate) use reply::PendingReplies;
 pub use result::{SendResult, SendStatus};
 pub use select::select_by_hash;
+pub(crate) use transaction::{CheckRequest, TransactionCheck};
+pub use transaction::{LocalTransactionState, TransactionProducer, TransactionSendResult};
 
 /// How often the detector looks for brokers to probe.
 const DETECTOR_PERIOD: Duration = Duration::from_secs(3);
@@ -416,9 +422,29 @@ impl ProducerBuilder {
     /// [`Error::Invalid`] if the group's name can't be used, [`Error::GroupInUse`], [`Error::Closed`]. A topic without
     /// route is no error.
     pub async fn start(self) -> Result<Producer, Error> {
+        self.start_with(None).await
+    }
+
+    /// Starts a producer of transactional messages. `check` is asked by brokers what became of a transaction of this group
+    /// of which they did not hear: perhaps one that another process began.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_transactional<F>(
+        self,
+        check: impl Fn(MessageExt) -> F + Send + Sync + 'static,
+    ) -> Result<TransactionProducer, Error>
+    where
+        F: Future<Output = LocalTransactionState> + Send + 'static,
+    {
+        let check = TransactionCheck::new(check);
+        Ok(TransactionProducer::new(self.start_with(Some(check)).await?))
+    }
+
+    async fn start_with(self, check: Option<TransactionCheck>) -> Result<Producer, Error> {
         validate::group(&self.group)?;
         let instance = self.client.instance().clone();
-        instance.join_producer(&self.group)?;
+        instance.join_producer(&self.group, check)?;
         let core = Arc::new(ProducerCore::new(instance.clone(), self.group, self.settings));
         // From here on a drop of the handle undoes the registration, also when this future is dropped.
         let handle = Arc::new(Handle { core: core.clone(), _client: self.client });

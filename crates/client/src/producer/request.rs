@@ -10,6 +10,7 @@ use ferromq_protocol::message::sysflag;
 use ferromq_protocol::names::RETRY_PREFIX;
 
 use super::ProducerCore;
+use super::reply::REPLY;
 use crate::error::Error;
 use crate::message::properties as names;
 use crate::message::{Message, batch};
@@ -61,7 +62,13 @@ impl Outgoing {
     /// The request that stores it in a queue.
     pub(super) fn request(&self, core: &ProducerCore, queue: &MessageQueue, broker: &str) -> RemotingCommand {
         let message = &self.message;
-        let code = if self.is_batch { request::SEND_BATCH_MESSAGE } else { request::SEND_MESSAGE_V2 };
+        let code = if self.is_batch {
+            request::SEND_BATCH_MESSAGE
+        } else if message.get_property(names::MESSAGE_TYPE) == Some(REPLY) {
+            request::SEND_REPLY_MESSAGE_V2
+        } else {
+            request::SEND_MESSAGE_V2
+        };
         let born_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
         // A retry tells its counts in the header; brokers leave the properties of that name alone.
         let is_retry = message.topic.starts_with(RETRY_PREFIX);

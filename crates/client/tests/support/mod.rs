@@ -44,8 +44,8 @@ impl Cluster {
         let namesrv = Namesrv::start(config).unwrap();
         let mut cluster = Self { directory, namesrv, brokers: Vec::new() };
         for position in 0..brokers {
-            let name = format!("broker-{}", (b'a' + position as u8) as char);
-            let broker = start_broker(cluster.directory.path(), &name, &cluster.name_servers()).await;
+            let name = broker_name(position);
+            let broker = start_broker(cluster.directory.path(), &name, &cluster.name_servers(), 0).await;
             cluster.brokers.push(broker);
         }
         cluster.registered(brokers).await;
@@ -79,6 +79,21 @@ impl Cluster {
         client.shutdown().await;
     }
 
+    /// Stops the last broker.
+    pub(crate) async fn stop_broker(&mut self) -> StoppedBroker {
+        let broker = self.brokers.pop().unwrap();
+        let port = broker.address().port();
+        broker.shutdown().await;
+        StoppedBroker { position: self.brokers.len(), port }
+    }
+
+    /// Starts it again, with what it has stored, where it was.
+    pub(crate) async fn start_again(&mut self, broker: StoppedBroker) {
+        let name = broker_name(broker.position);
+        let broker = start_broker(self.directory.path(), &name, &self.name_servers(), broker.port).await;
+        self.brokers.push(broker);
+    }
+
     /// Creates a topic and sends it `count` messages `0`, `1`, ….
     pub(crate) async fn fill(&self, topic: &str, count: usize) {
         let client = self.client().start().unwrap();
@@ -97,12 +112,23 @@ impl Cluster {
     }
 }
 
-async fn start_broker(directory: &Path, name: &str, name_servers: &str) -> RunningBroker {
+/// A broker that can be started again.
+pub(crate) struct StoppedBroker {
+    position: usize,
+    port: u16,
+}
+
+fn broker_name(position: usize) -> String {
+    format!("broker-{}", (b'a' + position as u8) as char)
+}
+
+async fn start_broker(directory: &Path, name: &str, name_servers: &str, port: u16) -> RunningBroker {
     let mut config = BrokerConfig::default();
     let root = directory.join(name).display().to_string();
+    let port = port.to_string();
     for (key, value) in [
         ("storePathRootDir", root.as_str()),
-        ("listenPort", "0"),
+        ("listenPort", port.as_str()),
         ("brokerIP1", "127.0.0.1"),
         ("brokerName", name),
         ("namesrvAddr", name_servers),
@@ -110,6 +136,9 @@ async fn start_broker(directory: &Path, name: &str, name_servers: &str) -> Runni
         ("maxHashSlotNum", "1000"),
         ("maxIndexNum", "4000"),
         ("messageDelayLevel", "1s 1s 1s 1s 1s 1s"),
+        // The disk of a build machine may be nearly full.
+        ("diskSpaceWarningLevelRatio", "99"),
+        ("diskSpaceCleanForciblyRatio", "99"),
     ] {
         assert!(config.set(key, value).expect("a valid setting"), "{key} is a setting");
     }
