@@ -101,22 +101,36 @@ impl Instance {
 
     async fn heartbeat_to(&self, broker: &str, address: &str, data: &HeartbeatData) -> Result<(), Error> {
         let to = Destination { broker, address, topic: "-" };
-        let known = self.heartbeats.told.lock().get(address).and_then(|told| told.fingerprint);
-        let (mut body, fingerprint) = (data.clone(), data.compute_fingerprint());
-        if self.settings.heartbeat_v2 {
-            body.heartbeat_fingerprint = fingerprint;
-            body.without_sub = known == Some(fingerprint);
-            if body.without_sub {
-                body.consumer_data_set.iter_mut().for_each(|data| data.subscription_data_set.clear());
+        if !self.settings.heartbeat_v2 {
+            self.beat(to, data).await?;
+            return Ok(());
+        }
+        let fingerprint = data.compute_fingerprint();
+        let full = HeartbeatData { heartbeat_fingerprint: fingerprint, ..data.clone() };
+        // A broker behind a new connection may have been started anew and know nothing.
+        let is_new = self.is_new_connection(address).await;
+        let told = self.heartbeats.told.lock().get(address).copied();
+        if told.is_some_and(|told| !is_new && told.fingerprint == Some(fingerprint)) {
+            let mut light = HeartbeatData { without_sub: true, ..full.clone() };
+            light.consumer_data_set.iter_mut().for_each(|data| data.subscription_data_set.clear());
+            if self.beat(to, &light).await? {
+                return Ok(());
             }
         }
-        let beat = RemotingCommand::request(request::HEART_BEAT).with_body(json::to_vec(&body));
-        let answer = self.transport.done(to, beat, self.settings.api_timeout).await?;
-        let Some(connection) = self.transport.connected(address).await else { return Ok(()) };
-        let knows = answer.boolean("IS_SUPPORT_HEART_BEAT_V2") && !answer.boolean("IS_SUB_CHANGE");
-        let fingerprint = (self.settings.heartbeat_v2 && knows).then_some(fingerprint);
-        let told = Told { connection: connection.id(), fingerprint };
-        self.heartbeats.told.lock().insert(address.to_owned(), told);
+        self.beat(to, &full).await?;
         Ok(())
+    }
+
+    /// Sends one heartbeat, notes what the broker knows now, and returns whether that is everything.
+    async fn beat(&self, to: Destination<'_>, data: &HeartbeatData) -> Result<bool, Error> {
+        let beat = RemotingCommand::request(request::HEART_BEAT).with_body(json::to_vec(data));
+        let answer = self.transport.done(to, beat, self.settings.api_timeout).await?;
+        let knows = answer.boolean("IS_SUPPORT_HEART_BEAT_V2") && !answer.boolean("IS_SUB_CHANGE");
+        if let Some(connection) = self.transport.connected(to.address).await {
+            let fingerprint = knows.then_some(data.heartbeat_fingerprint);
+            let told = Told { connection: connection.id(), fingerprint };
+            self.heartbeats.told.lock().insert(to.address.to_owned(), told);
+        }
+        Ok(knows)
     }
 }

@@ -45,7 +45,7 @@ impl Cluster {
         let mut cluster = Self { directory, namesrv, brokers: Vec::new() };
         for position in 0..brokers {
             let name = broker_name(position);
-            let broker = start_broker(cluster.directory.path(), &name, &cluster.name_servers(), 0).await;
+            let broker = cluster.start_broker(&name).await;
             cluster.brokers.push(broker);
         }
         cluster.registered(brokers).await;
@@ -79,18 +79,33 @@ impl Cluster {
         client.shutdown().await;
     }
 
-    /// Stops the last broker.
-    pub(crate) async fn stop_broker(&mut self) -> StoppedBroker {
-        let broker = self.brokers.pop().unwrap();
-        let port = broker.address().port();
-        broker.shutdown().await;
-        StoppedBroker { position: self.brokers.len(), port }
+    async fn start_broker(&self, name: &str) -> RunningBroker {
+        let name_servers = self.name_servers();
+        let settings = [("brokerName", name), ("namesrvAddr", &name_servers)];
+        start_broker(&self.directory.path().join(name), &settings).await
     }
 
-    /// Starts it again, with what it has stored, where it was.
-    pub(crate) async fn start_again(&mut self, broker: StoppedBroker) {
-        let name = broker_name(broker.position);
-        let broker = start_broker(self.directory.path(), &name, &self.name_servers(), broker.port).await;
+    /// Starts a slave of the first broker, from which consumers may read.
+    pub(crate) async fn start_slave(&self) -> RunningBroker {
+        let name_servers = self.name_servers();
+        let settings = [
+            ("brokerName", "broker-a"),
+            ("namesrvAddr", name_servers.as_str()),
+            ("brokerRole", "SLAVE"),
+            ("brokerId", "1"),
+            ("slaveReadEnable", "true"),
+        ];
+        start_broker(&self.directory.path().join("slave"), &settings).await
+    }
+
+    /// Stops the last broker.
+    pub(crate) async fn stop_broker(&mut self) {
+        self.brokers.pop().unwrap().shutdown().await;
+    }
+
+    /// Starts the broker again that was stopped last, with what it has stored and another address.
+    pub(crate) async fn start_again(&mut self) {
+        let broker = self.start_broker(&broker_name(self.brokers.len())).await;
         self.brokers.push(broker);
     }
 
@@ -112,26 +127,18 @@ impl Cluster {
     }
 }
 
-/// A broker that can be started again.
-pub(crate) struct StoppedBroker {
-    position: usize,
-    port: u16,
-}
-
 fn broker_name(position: usize) -> String {
     format!("broker-{}", (b'a' + position as u8) as char)
 }
 
-async fn start_broker(directory: &Path, name: &str, name_servers: &str, port: u16) -> RunningBroker {
+async fn start_broker(root: &Path, settings: &[(&str, &str)]) -> RunningBroker {
     let mut config = BrokerConfig::default();
-    let root = directory.join(name).display().to_string();
-    let port = port.to_string();
-    for (key, value) in [
+    let root = root.display().to_string();
+    let own = [
         ("storePathRootDir", root.as_str()),
-        ("listenPort", port.as_str()),
+        ("listenPort", "0"),
         ("brokerIP1", "127.0.0.1"),
-        ("brokerName", name),
-        ("namesrvAddr", name_servers),
+        ("brokerIP2", "127.0.0.1"),
         ("mappedFileSizeCommitLog", "16777216"),
         ("maxHashSlotNum", "1000"),
         ("maxIndexNum", "4000"),
@@ -139,7 +146,8 @@ async fn start_broker(directory: &Path, name: &str, name_servers: &str, port: u1
         // The disk of a build machine may be nearly full.
         ("diskSpaceWarningLevelRatio", "99"),
         ("diskSpaceCleanForciblyRatio", "99"),
-    ] {
+    ];
+    for (key, value) in own.iter().chain(settings) {
         assert!(config.set(key, value).expect("a valid setting"), "{key} is a setting");
     }
     RunningBroker::start(config).await.expect("the broker starts")

@@ -114,7 +114,7 @@ impl PushConsumerBuilder {
     }
 
     /// The listener, called with several deliveries at a time, in no particular order. It returns a [`ConsumeResult`] or a
-    /// `Result`, whose error means "later".
+    /// `Result`, whose error means "later". As any future, it must not block its thread.
     pub fn listener<F, R>(mut self, listener: impl Fn(Delivery) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = R> + Send + 'static,
