@@ -271,6 +271,27 @@ impl Projector {
         !self.key_hashes.is_empty()
     }
 
+    /// Another broker gave the first offset of a queue again: there, its topic was deleted, and one of the same name has this message.
+    /// Whatever the queue has had is gone.
+    fn begin_anew(&self, placement: &Placement) -> io::Result<()> {
+        let queue = &placement.queue;
+        let last = queue.unit_at(queue.max_offset() - 1)?.map_or(0, |last| last.not_behind());
+        tracing::info!(
+            topic = queue.topic(),
+            queue = queue.queue_id(),
+            "the topic was deleted and made again"
+        );
+        // Below this offset, and before the deletion, lies all that the queue has had.
+        if !self.deleted.covers(queue.topic(), last) {
+            self.deleted.add(&[queue.topic()], last + 1).map_err(io::Error::other)?;
+        }
+        self.queues.without_writing(|| {
+            queue.cut(0)?;
+            queue.reset();
+            Ok(())
+        })
+    }
+
     /// Adds a unit to its queue.
     pub(crate) fn push(&self, placement: &Placement) -> Pushed {
         let pushed = placement.queue.push(placement.queue_offset, placement.unit);
@@ -477,7 +498,15 @@ impl Dispatcher {
         segment: &Arc<Segment>,
         following: bool,
     ) {
-        let pushed = self.projector.push(&placement);
+        let mut pushed = self.projector.push(&placement);
+        if following && pushed.known && placement.queue_offset == 0 {
+            match self.projector.begin_anew(&placement) {
+                Ok(()) => pushed = self.projector.push(&placement),
+                Err(error) => {
+                    tracing::error!(topic = placement.queue.topic(), %error, "can't delete the files of a queue whose topic was deleted");
+                }
+            }
+        }
         self.units += 1;
         if following && !pushed.implausible {
             placement.queue.raise_next_offset(placement.queue_offset + 1);

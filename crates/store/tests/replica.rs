@@ -290,3 +290,36 @@ fn a_restart_shows_no_more_than_what_is_known_to_be_confirmed() {
     assert_eq!(messages(&replica), numbered(0..600));
     assert_eq!(replica.queue("T", 0).next_offset(), 600);
 }
+
+#[test]
+fn a_topic_that_was_deleted_and_made_again_begins_anew_in_the_copy_too() {
+    let (master_root, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let master = Store::open(small(master_root.path())).unwrap();
+    let send_to = |queue: i32, body: &str| {
+        send(&master, &Message::new("T", queue, body).with("KEYS", body)).queue_offset
+    };
+    (0..60).for_each(|number| assert_eq!(send_to(0, &format!("old {number}")), number));
+    assert_eq!(send_to(1, "old in 1"), 0);
+    let slave = follower(root.path());
+    copy(&master, &slave, 3000);
+    assert_eq!(drain(&slave, &slave.queue("T", 0)).len(), 60);
+    master.delete_topic("T").unwrap();
+    // A queue that is new, one that has few messages again, and then one more.
+    assert_eq!((send_to(2, "new in 2"), send_to(0, "new in 0"), send_to(1, "new in 1")), (0, 0, 0));
+    copy(&master, &slave, 3000);
+    let expect = |slave: &Store| {
+        for queue in 0..3 {
+            let messages = drain(slave, &slave.queue("T", queue));
+            assert_eq!(messages, [(0, format!("new in {queue}").into_bytes())]);
+        }
+        assert!(slave.query("T", "old 5", 9, 0, i64::MAX, false).records.is_empty());
+    };
+    expect(&slave);
+    drop(slave);
+    let slave = follower(root.path());
+    expect(&slave);
+    slave.shutdown();
+    drop(slave);
+    std::fs::remove_file(root.path().join("ferromq.marks")).unwrap();
+    expect(&follower(root.path()));
+}
