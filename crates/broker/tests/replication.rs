@@ -132,6 +132,28 @@ fn pull(offset: i64) -> RemotingCommand {
     pull_request(0, offset)
 }
 
+fn commit(offset: i64) -> RemotingCommand {
+    RemotingCommand::request(request::UPDATE_CONSUMER_OFFSET)
+        .with("consumerGroup", "kept")
+        .with("topic", "T")
+        .with("queueId", 0)
+        .with("commitOffset", offset)
+}
+
+async fn committed(peer: &Peer) -> Option<i64> {
+    let question = RemotingCommand::request(request::QUERY_CONSUMER_OFFSET)
+        .with("consumerGroup", "kept")
+        .with("topic", "T")
+        .with("queueId", 0)
+        .with("setZeroIfNotFound", false);
+    peer.call(question).await.field("offset").map(|offset| offset.parse::<i64>().unwrap())
+}
+
+fn group(name: &str) -> RemotingCommand {
+    let group = SubscriptionGroupConfig { retry_max_times: 3, ..SubscriptionGroupConfig::new(name) };
+    RemotingCommand::request(request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP).with_body(json::to_vec(&group))
+}
+
 async fn ha_status(peer: &Peer) -> HARuntimeInfo {
     let answer = peer.done(RemotingCommand::request(request::GET_BROKER_HA_STATUS)).await;
     json::from_slice(&answer.body).unwrap()
@@ -211,28 +233,9 @@ async fn whom_a_consumer_should_ask_next() {
 async fn tables_are_those_of_the_master_and_progress_never_goes_back() {
     let set = Set::start(&[ON_THIS_MACHINE]).await;
     send(&set.of_master, 20).await;
-    let group = |name: &str| {
-        let group = SubscriptionGroupConfig { retry_max_times: 3, ..SubscriptionGroupConfig::new(name) };
-        RemotingCommand::request(request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP).with_body(json::to_vec(&group))
-    };
     set.of_master.done(group("kept")).await;
     set.of_master.done(group("dropped")).await;
-    let commit = |offset: i64| {
-        RemotingCommand::request(request::UPDATE_CONSUMER_OFFSET)
-            .with("consumerGroup", "kept")
-            .with("topic", "T")
-            .with("queueId", 0)
-            .with("commitOffset", offset)
-    };
     set.of_master.done(commit(7)).await;
-    let committed = async |peer: &Peer| {
-        let question = RemotingCommand::request(request::QUERY_CONSUMER_OFFSET)
-            .with("consumerGroup", "kept")
-            .with("topic", "T")
-            .with("queueId", 0)
-            .with("setZeroIfNotFound", false);
-        peer.call(question).await.field("offset").map(|offset| offset.parse::<i64>().unwrap())
-    };
     until(async || committed(&set.of_slave).await, |offset| *offset == Some(7)).await;
     let find = async |name: &str| {
         let question = RemotingCommand::request(request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG);
@@ -250,6 +253,28 @@ async fn tables_are_those_of_the_master_and_progress_never_goes_back() {
     until(async || find("dropped").await, |found| !*found).await;
     assert_eq!(committed(&set.of_slave).await, Some(15));
     assert_eq!(committed(&set.of_master).await, Some(7));
+    set.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_returns_takes_over_how_far_consumers_have_come_at_the_slave() {
+    let mut set = Set::start(&[ON_THIS_MACHINE]).await;
+    set.of_master.done(group("kept")).await;
+    send(&set.of_master, 20).await;
+    set.of_master.done(commit(9)).await;
+    until(async || committed(&set.of_slave).await, |offset| *offset == Some(9)).await;
+    // An administrator's step back reaches the slave too.
+    set.of_master.done(commit(5)).await;
+    until(async || committed(&set.of_slave).await, |offset| *offset == Some(5)).await;
+    until(async || max_offset(&set.of_slave).await, |offset| *offset == 20).await;
+
+    set.master.shutdown().await;
+    set.of_slave.done(commit(15)).await;
+    let namesrv = namesrv_address(&set.namesrv);
+    let master = set.directory.path().join("master");
+    set.master = start(&master, &[("namesrvAddr", namesrv.as_str()), ON_THIS_MACHINE]).await;
+    set.of_master = Peer::connect(&set.master).await;
+    until(async || committed(&set.of_master).await, |offset| *offset == Some(15)).await;
     set.stop().await;
 }
 

@@ -11,6 +11,7 @@ mod table;
 use crate::service::Handler;
 
 pub(crate) use commit::Commit;
+pub(crate) use requests::OWN_PROGRESS;
 pub(crate) use table::ConsumerOffsets;
 
 /// The handlers of this module.

@@ -15,6 +15,10 @@ use crate::answer::{Answer, Refusal};
 use crate::broker::Broker;
 use crate::service::Handler;
 
+/// Field of a slave's answer to GET_ALL_CONSUMER_OFFSET: consumers have committed here what the master may not know. Not of
+/// RocketMQ's protocol; its brokers ignore it.
+pub(crate) const OWN_PROGRESS: &str = "ferromqOwnProgress";
+
 pub(super) fn route(code: i32) -> Option<Handler> {
     Some(match code {
         // A group without progress makes us look for message 0, which may be on the disk.
@@ -159,5 +163,8 @@ fn queue(broker: &Broker, request: &RemotingCommand) -> Result<Option<Arc<Consum
 }
 
 fn get_all_consumer_offset(broker: &Arc<Broker>, _: &Arc<Connection>, _: &RemotingCommand) -> Answer {
-    Ok(RemotingCommand::success().with_body(json::to_vec(&broker.offsets.snapshot())))
+    let answer = RemotingCommand::success().with_body(json::to_vec(&broker.offsets.snapshot()));
+    // A master of ours that returns wants to know.
+    let has_own = broker.store.is_follower() && broker.offsets.has_own();
+    Ok(answer.with_some(OWN_PROGRESS, has_own.then_some(true)))
 }

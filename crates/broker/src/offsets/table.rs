@@ -48,6 +48,8 @@ struct Version {
     data_version: DataVersion,
     /// Commits since it changed.
     commits: u64,
+    /// Something may have been committed here that the master does not know, if this is a slave.
+    has_own: bool,
     /// `consumerOffsetUpdateVersionStep`
     step: u64,
 }
@@ -106,7 +108,12 @@ impl ConsumerOffsets {
         }
         let table = Arc::new(Table {
             groups: RwLock::new(groups),
-            data_version: Mutex::new(Version { data_version, commits: 0, step: version_step.max(1) }),
+            data_version: Mutex::new(Version {
+                data_version,
+                commits: 0,
+                has_own: true,
+                step: version_step.max(1),
+            }),
             pending_resets: AtomicUsize::new(0),
             light_queues,
         });
@@ -150,28 +157,55 @@ impl ConsumerOffsets {
         taken
     }
 
-    /// Takes over what another broker of the set knows. No group goes back by that.
-    pub(crate) fn merge(&self, theirs: ConsumerOffsetSerializeWrapper) {
-        let light = theirs.lmq_offset_table.into_iter().flatten();
-        let light = light.map(|(key, offset)| (key, BTreeMap::from([(0, offset)])));
-        let mut is_ahead = false;
-        for (key, offsets) in theirs.offset_table.into_iter().chain(light) {
-            let Some((topic, group)) = key.split_once('@') else { continue };
-            for (queue_id, offset) in offsets {
-                if offset >= 0 && self.committed(group, topic, queue_id).is_none_or(|ours| ours < offset) {
-                    is_ahead = true;
-                    self.table.change(group, topic, queue_id, |queue| {
-                        queue.committed = queue.committed.max(Some(offset));
-                    });
+    /// Whether something may have been committed at this slave that its master does not know.
+    pub(crate) fn has_own(&self) -> bool {
+        self.table.data_version.lock().has_own
+    }
+
+    /// Takes over what the master knows; nothing is removed. As long as this slave has progress of its own that the master lacks, as
+    /// of consumers that went on here while it was away, no group goes back by that.
+    pub(crate) fn copy_from_master(&self, theirs: ConsumerOffsetSerializeWrapper) {
+        let version = theirs.data_version;
+        let mut data_version = self.table.data_version.lock();
+        let (mut is_changed, mut is_ahead) = (data_version.data_version < version, false);
+        for (group, topic, queue_id, offset) in entries(theirs) {
+            match self.committed(&group, &topic, queue_id) {
+                Some(ours) if ours == offset => {}
+                Some(ours) if ours > offset && data_version.has_own => is_ahead = true,
+                _ => {
+                    is_changed = true;
+                    self.table.change(&group, &topic, queue_id, |queue| queue.committed = Some(offset));
                 }
             }
         }
-        let mut version = self.table.data_version.lock();
-        if is_ahead || version.data_version < theirs.data_version {
-            version.data_version = version.data_version.max(theirs.data_version);
-            drop(version);
+        data_version.has_own = is_ahead;
+        data_version.data_version = data_version.data_version.max(version);
+        drop(data_version);
+        if is_changed {
             self.file.changed();
         }
+    }
+
+    /// Takes over what consumers committed at a slave while this master was away. No group goes back by that, nor beyond a queue's
+    /// end, which `end_of` says.
+    pub(crate) fn merge_from_slave(
+        &self,
+        theirs: ConsumerOffsetSerializeWrapper,
+        end_of: impl Fn(&str, i32) -> i64,
+    ) {
+        let mut data_version = self.table.data_version.lock();
+        data_version.data_version = data_version.data_version.max(theirs.data_version);
+        data_version.next();
+        for (group, topic, queue_id, offset) in entries(theirs) {
+            let offset = offset.min(end_of(&topic, queue_id));
+            if self.committed(&group, &topic, queue_id).is_none_or(|ours| ours < offset) {
+                self.table.change(&group, &topic, queue_id, |queue| {
+                    queue.committed = queue.committed.max(Some(offset));
+                });
+            }
+        }
+        drop(data_version);
+        self.file.changed();
     }
 
     /// Records where the group goes on after a restart, whatever was there. For what clients report use
@@ -288,6 +322,7 @@ impl ConsumerOffsets {
 
 impl Version {
     fn count(&mut self) {
+        self.has_own = true;
         self.commits += 1;
         if self.commits >= self.step {
             self.next();
@@ -360,6 +395,19 @@ impl Table {
             ..ConsumerOffsetSerializeWrapper::new(data_version, offset_table)
         }
     }
+}
+
+/// Group, topic, queue and offset of all that was committed.
+fn entries(table: ConsumerOffsetSerializeWrapper) -> impl Iterator<Item = (String, String, i32, i64)> {
+    let light = table.lmq_offset_table.into_iter().flatten();
+    let light = light.map(|(key, offset)| (key, BTreeMap::from([(0, offset)])));
+    table.offset_table.into_iter().chain(light).flat_map(|(key, offsets)| {
+        let names = key.split_once('@').map(|(topic, group)| (group.to_owned(), topic.to_owned()));
+        names.into_iter().flat_map(move |(group, topic)| {
+            let known = offsets.clone().into_iter().filter(|(_, offset)| *offset >= 0);
+            known.map(move |(queue_id, offset)| (group.clone(), topic.clone(), queue_id, offset))
+        })
+    })
 }
 
 fn file_name(light_queues: bool) -> &'static str {

@@ -172,7 +172,7 @@ async fn supervise<R: Registrant>(
 }
 
 /// The addresses of `namesrvAddr`; `None` if they can't be found out now.
-async fn name_servers(config: &BrokerConfig) -> Option<Vec<String>> {
+pub(crate) async fn name_servers(config: &BrokerConfig) -> Option<Vec<String>> {
     let list = config.namesrv_addr.as_deref().unwrap_or_default();
     if config.fetch_name_srv_addr_by_dns_lookup && !list.is_empty() {
         let found = tokio::net::lookup_host(list).await;

@@ -7,6 +7,7 @@
 
 pub(crate) mod acks;
 pub(crate) mod raft;
+mod returning;
 mod synchronize;
 
 use std::sync::Arc;
@@ -81,10 +82,11 @@ impl Replication {
         matches!(self.role, Role::Raft(_))
     }
 
-    /// Begins what needs the whole broker: copying what is not in the log, if this is a slave, and changes of the role.
+    /// Begins what needs the whole broker: copying what is not in the log (a slave all that its master has, a master how far consumers
+    /// have come without it), and changes of the role.
     pub(crate) fn synchronize(&self, broker: &Arc<Broker>) {
         match &self.role {
-            Role::Master(_) => {}
+            Role::Master(_) => drop(tokio::spawn(returning::run(broker.clone()))),
             Role::Slave(slave) => {
                 let task = tokio::spawn(synchronize::run(broker.clone(), slave.master.clone()));
                 *slave.synchronizing.lock() = Some(task);

@@ -143,7 +143,7 @@ impl Round<'_> {
     async fn consumer_offsets(&mut self) -> Result<(), SynchronizeError> {
         let question = RemotingCommand::request(request::GET_ALL_CONSUMER_OFFSET);
         let theirs: ConsumerOffsetSerializeWrapper = self.ask(question, TIMEOUT).await?;
-        self.broker.offsets.merge(theirs);
+        self.broker.offsets.copy_from_master(theirs);
         Ok(())
     }
 

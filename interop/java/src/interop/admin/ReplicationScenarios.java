@@ -63,11 +63,13 @@ public final class ReplicationScenarios {
         Environment.servers("start", master);
         Check.await(60, "the master has registered", () -> address(admin, topic, MixAll.MASTER_ID) != null);
         DefaultMQProducer producer = s.producer();
+        List<String> bodies = new ArrayList<>();
         // Our slave copies what was there before it came; others begin with the last file.
         if (!slaveKind.equals("ferromq")) {
             Environment.servers("start", slave);
+            awaitCopy(producer, topic, bodies);
         }
-        List<String> bodies = new ArrayList<>(send(producer, topic, 0, SendStatus.SEND_OK, false));
+        bodies.addAll(send(producer, topic, 0, SendStatus.SEND_OK, false));
         if (slaveKind.equals("ferromq")) {
             Environment.servers("start", slave);
         }
@@ -88,13 +90,7 @@ public final class ReplicationScenarios {
 
         Environment.servers("start", master);
         Check.await(60, "the master has registered again", () -> address(admin, topic, MixAll.MASTER_ID) != null);
-        // Until the slave has connected again, sends are stored and say that there is no copy.
-        Check.await(60, "a send with a copy", () -> {
-            String body = "back " + System.nanoTime();
-            SendResult result = producer.send(new Message(topic, body.getBytes()));
-            bodies.add(body);
-            return result.getSendStatus() == SendStatus.SEND_OK;
-        });
+        awaitCopy(producer, topic, bodies);
         awaitSameLog(master, slave);
         inbox.awaitExactly(bodies, 60);
         Environment.servers("stop", slave);
@@ -117,10 +113,21 @@ public final class ReplicationScenarios {
         return admin.getAllTopicConfig(address(admin, name, 1L), 10_000).getTopicConfigTable().keySet().toString();
     }
 
+    /** Until a slave has connected, sends are stored and say that there is no copy. */
+    private static void awaitCopy(DefaultMQProducer producer, String topic, List<String> bodies) throws Exception {
+        Check.await(60, "a send with a copy", () -> {
+            String body = "first " + bodies.size();
+            SendResult result = producer.send(new Message(topic, body.getBytes()));
+            bodies.add(body);
+            return result.getSendStatus() == SendStatus.SEND_OK;
+        });
+    }
+
     private static List<String> send(DefaultMQProducer producer, String topic, int from, SendStatus expected, boolean wait) throws Exception {
-        List<String> bodies = IntStream.range(from, from + MESSAGES).mapToObj(i -> "m" + i + "-" + "x".repeat(i % 1000)).toList();
+        List<String> bodies = IntStream.range(from, from + MESSAGES).mapToObj(i -> "m" + i).toList();
         for (String body : bodies) {
-            Message message = new Message(topic, "tag", "key-" + body.length(), body.getBytes());
+            Message message = new Message(topic, "tag", "key-" + body, body.getBytes());
+            message.putUserProperty("padding", "x".repeat(body.hashCode() % 500 + 500));
             message.setWaitStoreMsgOK(wait);
             Check.equal(expected, producer.send(message).getSendStatus(), "status of " + body);
         }

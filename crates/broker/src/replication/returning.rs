@@ -1,0 +1,73 @@
+//! A master that was away asks its slaves how far consumers have come meanwhile: they went on at the slaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferromq_protocol::body::{ConsumerOffsetSerializeWrapper, GetBrokerMemberGroupResponseBody};
+use ferromq_protocol::code::{request, response};
+use ferromq_protocol::command::RemotingCommand;
+use ferromq_protocol::json;
+use ferromq_remoting::Client;
+
+use crate::broker::Broker;
+use crate::config::BrokerConfig;
+use crate::offsets::OWN_PROGRESS;
+use crate::registration::name_servers;
+
+/// How long one question may take.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Asks every slave that a name server knows, once.
+pub(super) async fn run(broker: Arc<Broker>) {
+    let client = Client::new();
+    let config = broker.config();
+    for slave in slaves(&client, &config).await {
+        match progress_of(&client, &slave).await {
+            Ok(Some(theirs)) => merge(&broker, &slave, theirs).await,
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(slave, error, "can't ask a slave how far consumers have come there");
+            }
+        }
+    }
+    client.close().await;
+}
+
+/// Addresses of the slaves, as the first name server says that answers.
+async fn slaves(client: &Client, config: &BrokerConfig) -> Vec<String> {
+    for name_server in name_servers(config).await.unwrap_or_default() {
+        let question = RemotingCommand::request(request::GET_BROKER_MEMBER_GROUP)
+            .with("clusterName", &config.broker_cluster_name)
+            .with("brokerName", &config.broker_name);
+        let Ok(answer) = client.invoke(&name_server, question, TIMEOUT).await else { continue };
+        let members = json::from_slice::<GetBrokerMemberGroupResponseBody>(&answer.body).ok();
+        let Some(members) = members.and_then(|body| body.broker_member_group) else { continue };
+        return members.broker_addrs.into_iter().filter(|(id, _)| *id != 0).map(|(_, slave)| slave).collect();
+    }
+    Vec::new()
+}
+
+/// The progress that a slave knows, if consumers have committed some there. Slaves of RocketMQ don't say.
+async fn progress_of(client: &Client, slave: &str) -> Result<Option<ConsumerOffsetSerializeWrapper>, String> {
+    let question = RemotingCommand::request(request::GET_ALL_CONSUMER_OFFSET);
+    let answer = client.invoke(slave, question, TIMEOUT).await.map_err(|error| error.to_string())?;
+    if answer.code != response::SUCCESS || !answer.boolean(OWN_PROGRESS) {
+        return Ok(None);
+    }
+    json::from_slice(&answer.body).map(Some).map_err(|error| error.to_string())
+}
+
+async fn merge(broker: &Arc<Broker>, slave: &str, theirs: ConsumerOffsetSerializeWrapper) {
+    tracing::info!(slave, "takes over how far consumers have come at a slave");
+    let broker = broker.clone();
+    let merged = tokio::task::spawn_blocking(move || {
+        broker.store.dispatch_to_confirmed();
+        let end_of = |topic: &str, queue_id: i32| {
+            broker.store.find_queue(topic, queue_id).map_or(0, |queue| queue.max_offset())
+        };
+        broker.offsets.merge_from_slave(theirs, end_of);
+    });
+    if merged.await.is_err() {
+        tracing::error!(slave, "the progress that a slave knows could not be taken over");
+    }
+}
