@@ -27,6 +27,7 @@ use crate::offsets::ConsumerOffsets;
 use crate::pull::{ColdReads, HeldPulls};
 use crate::registration::{Registrant, Registration};
 use crate::replication::acks::GROUP_TIMEOUT;
+use crate::replication::acting::EscapeError;
 use crate::replication::{Replication, is_master};
 use crate::schedule::{self, ScheduleService};
 use crate::send::BrokerProperties;
@@ -67,6 +68,9 @@ pub(crate) enum PutError {
     /// It can't be a record.
     #[error(transparent)]
     Record(#[from] PushError),
+    /// This is a slave, and no other set took it.
+    #[error(transparent)]
+    Escape(#[from] EscapeError),
 }
 
 /// Why a broker does not start.
@@ -236,12 +240,12 @@ impl RunningBroker {
         });
         let main = main.start(Arc::new(BrokerService::new(broker.clone(), Port::Main)))?;
         let fast = fast.start(Arc::new(BrokerService::new(broker.clone(), Port::Fast)))?;
+        broker.replication.synchronize(&broker).await;
         let schedule = std::thread::Builder::new().name("schedule".to_owned()).spawn({
             let broker = broker.clone();
             move || schedule::run(&broker)
         })?;
         let tasks = vec![tokio::spawn(housekeeping(broker.clone()))];
-        broker.replication.synchronize(&broker);
         if !broker.replication.is_raft() {
             broker.registration.start(broker.clone()).await;
         }

@@ -16,6 +16,7 @@ use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::message::{RecordFields, RecordView};
 use ferromq_protocol::{json, names};
 use ferromq_remoting::Connection;
+use ferromq_store::AppendError;
 use parking_lot::{Condvar, Mutex};
 
 use crate::answer::Answer;
@@ -116,7 +117,7 @@ pub(crate) fn run(broker: &Arc<Broker>) {
     let mut earlier = None;
     let mut since_save = Duration::ZERO;
     loop {
-        if broker.store.is_follower() {
+        if broker.store.is_follower() && !broker.replication.acting.acts() {
             earlier = None;
         } else {
             earlier.get_or_insert_with(|| EarlierDeliveries::before_now(broker));
@@ -239,7 +240,7 @@ fn deliver(
     if earlier.contain(broker, topic, &message, due_ms) {
         return Ok(None);
     }
-    let stored = broker.put(&RecordFields {
+    let message = RecordFields {
         topic,
         queue_id,
         flag: message.flag(),
@@ -251,8 +252,16 @@ fn deliver(
         prepared_transaction_offset: 0,
         body: message.body(),
         properties: message.properties(),
-    })?;
-    Ok(Some(stored.end()))
+    };
+    if broker.store.is_follower() {
+        // Nothing is stored here: it goes to another set.
+        if !broker.config().enable_remote_escape {
+            return Err(AppendError::Follower.into());
+        }
+        broker.replication.acting.escape(broker, &message)?;
+        return Ok(None);
+    }
+    Ok(Some(broker.put(&message)?.end()))
 }
 
 pub(crate) fn route(code: i32) -> Option<Handler> {

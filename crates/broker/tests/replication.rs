@@ -33,7 +33,7 @@ struct Set {
 impl Set {
     async fn start(settings: &[(&str, &str)]) -> Set {
         let directory = tempfile::tempdir().unwrap();
-        let namesrv = start_namesrv(directory.path(), 0);
+        let namesrv = start_namesrv(directory.path());
         let address = namesrv_address(&namesrv);
         let mut of_master = vec![("namesrvAddr", address.as_str())];
         of_master.extend(settings);
@@ -50,10 +50,11 @@ impl Set {
     }
 }
 
-fn start_namesrv(directory: &Path, port: u16) -> Namesrv {
+fn start_namesrv(directory: &Path) -> Namesrv {
     let file = |name: &str| directory.join(name).display().to_string();
     Namesrv::start(NamesrvConfig {
-        listen_port: port,
+        listen_port: 0,
+        support_acting_master: true,
         bind_address: "127.0.0.1".to_owned(),
         kv_config_path: file("kv.json"),
         config_store_path: file("namesrv.properties"),
@@ -380,4 +381,70 @@ async fn who_counts_as_a_replica() {
     peer.done(wait_for_3).await;
     assert_eq!(send_code(&peer, "").await.0, 12);
     timeout(PATIENCE, master.shutdown()).await.unwrap();
+}
+
+/// `docs/spec/05-ha.md` 6: the slave is shown as the master, and brings delayed messages that are due to another set.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slave_acts_for_its_master() {
+    let settings = [
+        ON_THIS_MACHINE,
+        ("enableSlaveActingMaster", "true"),
+        ("enableRemoteEscape", "true"),
+        ("messageDelayLevel", "5s 1h"),
+        ("flushDelayOffsetInterval", "100"),
+    ];
+    let mut set = Set::start(&settings).await;
+    let namesrv = namesrv_address(&set.namesrv);
+    let other = [("namesrvAddr", namesrv.as_str()), ("brokerName", "broker-b"), ON_THIS_MACHINE];
+    let other = start(&set.directory.path().join("other"), &other).await;
+    let of_other = Peer::connect(&other).await;
+    send(&of_other, 1).await;
+    send(&set.of_master, 1).await;
+    set.of_master.done(send_request("DELAY\u{1}1\u{2}KEYS\u{1}late\u{2}", "late")).await;
+    until(
+        async || ha_status(&set.of_master).await,
+        |status| status.ha_connection_info.first().is_some_and(|slave| slave.diff == 0),
+    )
+    .await;
+    until(async || set.of_slave.call(pull(0)).await.code, |code| *code == 0).await;
+    set.master.shutdown().await;
+
+    // Clients are told that it is the master, and only for reading.
+    let client = ferromq_remoting::Client::new();
+    let shown = async || {
+        let question = RemotingCommand::request(request::GET_ROUTEINFO_BY_TOPIC).with("topic", "T");
+        let answer = client.invoke(&namesrv, question, PATIENCE).await.unwrap();
+        let route: ferromq_protocol::body::TopicRouteData =
+            json::from_slice(&answer.body).unwrap_or_default();
+        let set = route.broker_datas.iter().find(|set| set.broker_name == "broker-a").cloned();
+        set.and_then(|set| set.broker_addrs.get(&0).cloned())
+    };
+    let slave = format!("127.0.0.1:{}", set.slave.address().port());
+    until(shown, |master| master.as_ref() == Some(&slave)).await;
+    let refused = set.of_slave.call(send_request("", "x")).await;
+    assert_eq!(refused.code, 14, "{refused:?}");
+
+    // The delayed message comes to the other set, once.
+    let total = async || {
+        let mut total = 0;
+        for queue in 0..4 {
+            let question =
+                RemotingCommand::request(request::GET_MAX_OFFSET).with("topic", "T").with("queueId", queue);
+            total += of_other.done(question).await.number::<i64>("offset").unwrap();
+        }
+        total
+    };
+    until(total, |total| *total == 2).await;
+
+    // The master that returns knows that it was delivered.
+    let mut of_master = vec![("namesrvAddr", namesrv.as_str())];
+    of_master.extend(settings);
+    set.master = start(&set.directory.path().join("master"), &of_master).await;
+    set.of_master = Peer::connect(&set.master).await;
+    set.of_master.done(send_request("DELAY\u{1}1\u{2}", "later")).await;
+    until(async || max_offset(&set.of_master).await, |offset| *offset == 2).await;
+    let stored = set.of_master.done(pull(1)).await.body;
+    assert!(String::from_utf8_lossy(&stored).contains("later"), "the second one, and not the first again");
+    other.shutdown().await;
+    set.stop().await;
 }

@@ -49,6 +49,10 @@ pub(super) fn register_broker(
     with_identity(request::REGISTER_BROKER, config)
         .with("haServerAddr", config.ha_server_address())
         .with("enableActingMaster", config.enable_slave_acting_master)
+        .with_some(
+            "heartbeatTimeoutMillis",
+            config.enable_slave_acting_master.then_some(config.broker_not_active_timeout_millis),
+        )
         .with("compressed", false)
         .with("bodyCrc32", message::crc32(&body))
         .with_some(

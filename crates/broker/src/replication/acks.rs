@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferromq_protocol::code::response;
+use ferromq_replication::classic::HaMaster;
 use ferromq_store::FlushDiskType;
 use tokio::time::timeout;
 
@@ -49,11 +50,21 @@ impl Acks {
                 // Nobody chooses this role to have no copy: what RocketMQ 4 does.
                 0 | 1 if broker.replication.has_slave_in_sync() => Replicas::AtLeast(2),
                 0 | 1 => Replicas::Unavailable,
-                replicas => Replicas::AtLeast(replicas as usize),
+                _ => match replicas_wanted(broker, config) {
+                    Some(0 | 1) => Replicas::None,
+                    Some(replicas) => Replicas::AtLeast(replicas),
+                    // Refused before it was stored, unless a slave was lost since.
+                    None => Replicas::AtLeast(config.in_sync_replicas as usize),
+                },
             },
             BrokerRole::AsyncMaster | BrokerRole::Slave => Replicas::None,
         };
         Self { flush, replicas, term }
+    }
+
+    /// Whether there are as many replicas as a send needs: else it is refused. Only where slaves act for masters, that is asked first.
+    pub(crate) fn are_possible(broker: &Broker, config: &BrokerConfig) -> bool {
+        config.broker_role != BrokerRole::SyncMaster || replicas_wanted(broker, config).is_some()
     }
 
     /// The code of answers that need not be waited for, if there is one. `wait` is what the message says.
@@ -105,6 +116,25 @@ impl Acks {
     }
 }
 
+/// How many replicas a send to a synchronous master needs; `None` if there are not enough.
+fn replicas_wanted(broker: &Broker, config: &BrokerConfig) -> Option<usize> {
+    if !config.enable_slave_acting_master {
+        return Some(config.in_sync_replicas as usize);
+    }
+    let in_sync = 1 + broker.replication.master().map_or(0, HaMaster::in_sync);
+    enough(config, in_sync.min(broker.replication.acting.alive()))
+}
+
+/// The same when so many replicas live and are in sync.
+fn enough(config: &BrokerConfig, there: usize) -> Option<usize> {
+    let (wanted, least) = (config.in_sync_replicas as usize, config.min_in_sync_replicas as usize);
+    let wanted = match config.enable_auto_in_sync_replicas {
+        true => wanted.min(there).max(least),
+        false => wanted,
+    };
+    (wanted <= there).then_some(wanted)
+}
+
 /// What was reached in time.
 #[derive(Debug)]
 pub(crate) struct Reached {
@@ -150,6 +180,28 @@ impl Reached {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `docs/spec/05-ha.md` 15.2.
+    #[test]
+    fn how_many_replicas_are_enough() {
+        for (in_sync_replicas, min_in_sync_replicas, auto, alive, in_sync, wanted) in [
+            (2, 1, true, 2, 2, Some(2)),
+            (2, 1, true, 2, 1, Some(1)),
+            (2, 1, true, 1, 2, Some(1)),
+            (2, 2, true, 1, 1, None),
+            (2, 1, false, 2, 1, None),
+            (3, 2, true, 3, 2, Some(2)),
+            (3, 1, false, 3, 3, Some(3)),
+        ] {
+            let config = BrokerConfig {
+                in_sync_replicas,
+                min_in_sync_replicas,
+                enable_auto_in_sync_replicas: auto,
+                ..BrokerConfig::default()
+            };
+            assert_eq!(enough(&config, usize::min(alive, in_sync)), wanted);
+        }
+    }
 
     #[test]
     fn the_replicas_verdict_comes_first() {

@@ -6,6 +6,7 @@
 //! replicas a send waits for ([`acks`]), and copies of everything that is not in the log ([`synchronize`]).
 
 pub(crate) mod acks;
+pub(crate) mod acting;
 pub(crate) mod raft;
 mod returning;
 mod synchronize;
@@ -28,6 +29,7 @@ use tokio::task::JoinHandle;
 
 use crate::broker::{Broker, StartError};
 use crate::config::{BrokerConfig, BrokerRole};
+use acting::Acting;
 
 /// How long an empty slave waits to learn where its master's log begins.
 const FIRST_OFFSET_TIMEOUT: Duration = Duration::from_secs(15);
@@ -37,6 +39,8 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 /// The broker's role and what belongs to it.
 pub(crate) struct Replication {
     role: Role,
+    pub(crate) acting: Acting,
+    acting_task: Mutex<Option<JoinHandle<()>>>,
 }
 
 enum Role {
@@ -74,7 +78,7 @@ impl Replication {
             Some(listener) => Role::Master(HaMaster::start(store.clone(), listener, settings(config))?),
             None => Role::Slave(Box::new(Slave::start(store, config))),
         };
-        Ok(Self { role })
+        Ok(Self { role, acting: Acting::new(config), acting_task: Mutex::default() })
     }
 
     /// Whether this broker's role is the business of a Raft group. It registers once that is known.
@@ -82,10 +86,15 @@ impl Replication {
         matches!(self.role, Role::Raft(_))
     }
 
-    /// Begins what needs the whole broker: copying what is not in the log (a slave all that its master has, a master how far consumers
-    /// have come without it), and changes of the role.
-    pub(crate) fn synchronize(&self, broker: &Arc<Broker>) {
+    /// Begins what needs the whole broker: copying what is not in the log (a slave all that its master has, a master what its slaves
+    /// have done without it), and changes of the role. A master for which slaves act knows what they did when this returns.
+    pub(crate) async fn synchronize(&self, broker: &Arc<Broker>) {
+        let acts_for_others = broker.config().enable_slave_acting_master;
+        if acts_for_others {
+            *self.acting_task.lock() = Some(tokio::spawn(Acting::run(broker.clone())));
+        }
         match &self.role {
+            Role::Master(_) if acts_for_others => returning::run(broker.clone()).await,
             Role::Master(_) => drop(tokio::spawn(returning::run(broker.clone()))),
             Role::Slave(slave) => {
                 let task = tokio::spawn(synchronize::run(broker.clone(), slave.master.clone()));
@@ -148,6 +157,10 @@ impl Replication {
 
     /// Ends all connections. Nothing is appended to a slave's log when this returns.
     pub(crate) async fn stop(&self) {
+        if let Some(task) = self.acting_task.lock().take() {
+            task.abort();
+        }
+        self.acting.stop().await;
         match &self.role {
             Role::Master(master) => master.stop(),
             Role::Slave(slave) => {

@@ -1,9 +1,10 @@
-//! A master that was away asks its slaves how far consumers have come meanwhile: they went on at the slaves.
+//! A master that was away asks its slaves what was done meanwhile: how far consumers have come there, and which delayed messages the
+//! slave that acted for it has delivered.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferromq_protocol::body::{ConsumerOffsetSerializeWrapper, GetBrokerMemberGroupResponseBody};
+use ferromq_protocol::body::ConsumerOffsetSerializeWrapper;
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::json;
@@ -13,6 +14,7 @@ use crate::broker::Broker;
 use crate::config::BrokerConfig;
 use crate::offsets::OWN_PROGRESS;
 use crate::registration::name_servers;
+use crate::replication::acting::members;
 
 /// How long one question may take.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -22,6 +24,11 @@ pub(super) async fn run(broker: Arc<Broker>) {
     let client = Client::new();
     let config = broker.config();
     for slave in slaves(&client, &config).await {
+        if config.enable_slave_acting_master
+            && let Err(error) = delay_offsets(&broker, &client, &slave).await
+        {
+            tracing::warn!(slave, error, "can't ask a slave which delayed messages it has delivered");
+        }
         match progress_of(&client, &slave).await {
             Ok(Some(theirs)) => merge(&broker, &slave, theirs).await,
             Ok(None) => {}
@@ -33,18 +40,11 @@ pub(super) async fn run(broker: Arc<Broker>) {
     client.close().await;
 }
 
-/// Addresses of the slaves, as the first name server says that answers.
+/// Addresses of the slaves.
 async fn slaves(client: &Client, config: &BrokerConfig) -> Vec<String> {
-    for name_server in name_servers(config).await.unwrap_or_default() {
-        let question = RemotingCommand::request(request::GET_BROKER_MEMBER_GROUP)
-            .with("clusterName", &config.broker_cluster_name)
-            .with("brokerName", &config.broker_name);
-        let Ok(answer) = client.invoke(&name_server, question, TIMEOUT).await else { continue };
-        let members = json::from_slice::<GetBrokerMemberGroupResponseBody>(&answer.body).ok();
-        let Some(members) = members.and_then(|body| body.broker_member_group) else { continue };
-        return members.broker_addrs.into_iter().filter(|(id, _)| *id != 0).map(|(_, slave)| slave).collect();
-    }
-    Vec::new()
+    let name_servers = name_servers(config).await.unwrap_or_default();
+    let members = members(client, &name_servers, config).await.unwrap_or_default();
+    members.broker_addrs.into_iter().filter(|(id, _)| *id != 0).map(|(_, slave)| slave).collect()
 }
 
 /// The progress that a slave knows, if consumers have committed some there. Slaves of RocketMQ don't say.
@@ -55,6 +55,14 @@ async fn progress_of(client: &Client, slave: &str) -> Result<Option<ConsumerOffs
         return Ok(None);
     }
     json::from_slice(&answer.body).map(Some).map_err(|error| error.to_string())
+}
+
+async fn delay_offsets(broker: &Broker, client: &Client, slave: &str) -> Result<(), String> {
+    let question = RemotingCommand::request(request::GET_ALL_DELAY_OFFSET);
+    let answer = client.invoke(slave, question, TIMEOUT).await.map_err(|error| error.to_string())?;
+    let theirs = json::from_slice(&answer.body).map_err(|error| error.to_string())?;
+    broker.schedule.merge(&theirs);
+    Ok(())
 }
 
 async fn merge(broker: &Arc<Broker>, slave: &str, theirs: ConsumerOffsetSerializeWrapper) {

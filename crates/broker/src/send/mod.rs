@@ -169,8 +169,11 @@ impl SendRound {
         }
         let config = &settings.config;
         let checked = || -> Result<(), Refusal> {
-            if broker.store.is_follower() {
+            if broker.store.is_follower() && !config.enable_slave_acting_master {
                 return Err(Refusal::rejected());
+            }
+            if !Acks::are_possible(broker, config) {
+                return Err(Refusal::system_error("in-sync replicas not enough"));
             }
             check::accepts_sends_now(config)
         };

@@ -30,6 +30,9 @@ fn send_back(broker: &Arc<Broker>, _: &Arc<Connection>, request: &RemotingComman
     let wanted_level: i32 = request.number("delayLevel")?;
     let limit: Option<i32> = request.number_or_none("maxReconsumeTimes")?;
     let config = broker.config();
+    if broker.store.is_follower() && config.enable_slave_acting_master {
+        return Err(Refusal::system_error(format!("no master available along with {}", config.broker_ip1)));
+    }
     if broker.store.is_follower() {
         return Err(Refusal::rejected());
     }
@@ -99,6 +102,7 @@ fn send_back(broker: &Arc<Broker>, _: &Arc<Connection>, request: &RemotingComman
     let stored = broker.put(&copy).map_err(|error| match error {
         crate::broker::PutError::Append(error) => refuse_append(broker, &error),
         crate::broker::PutError::Record(error) => Refusal::system_error(error.to_string()),
+        crate::broker::PutError::Escape(error) => Refusal::system_error(error.to_string()),
     })?;
     if !broker.is_agreed(stored.end(), term) {
         return Err(Refusal::system_error("the Raft group has not agreed on the retry"));

@@ -46,7 +46,8 @@ pub struct HaSettings {
     pub bytes_per_second_max: Option<u64>,
     /// `haSlavesPerHost`: how many slaves one address may stand for.
     pub slaves_per_host: usize,
-    /// How long a slave waits before it connects again.
+    /// How long a slave waits before it asks a master again that it can't follow. It connects again after a fifth of that when the
+    /// connection is lost.
     pub reconnect_pause: Duration,
 }
 

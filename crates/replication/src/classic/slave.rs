@@ -191,11 +191,15 @@ async fn run(shared: Arc<Shared>) {
             tracing::error!(master = address, "not replicating: {text}");
             told = Some((text, Instant::now()));
         }
-        if matches!(error, SlaveError::Silent(_)) {
-            continue;
-        }
+        let pause = shared.settings.load().reconnect_pause;
+        let pause = match error {
+            SlaveError::Silent(_) => continue,
+            // Nothing but somebody can change that.
+            SlaveError::BadBytes(_) | SlaveError::FrameLen { .. } => pause,
+            SlaveError::Connect(_) | SlaveError::Closed | SlaveError::Socket(_) => pause / 5,
+        };
         tokio::select! {
-            () = tokio::time::sleep(shared.settings.load().reconnect_pause) => {}
+            () = tokio::time::sleep(pause) => {}
             _ = master.changed() => {}
         }
     }

@@ -34,16 +34,16 @@ macro_rules! replication_settings {
     /// Milliseconds that a send to a `SYNC_MASTER` waits for replicas.
     slave_timeout: u32 = 3000; live "slaveTimeout";
     /// Members of the broker set.
-    total_replicas: u32 = 1; unused "totalReplicas";
+    total_replicas: u32 = 1; live "totalReplicas";
     /// With `SYNC_MASTER`: replicas that must have a message before its send is answered, the master included. 1: one slave, if
     /// there is one, as in RocketMQ 4.
     in_sync_replicas: u32 = 1; live "inSyncReplicas";
-    /// The least that this may be lowered to.
-    min_in_sync_replicas: u32 = 1; unused "minInSyncReplicas";
+    /// The least that `enableAutoInSyncReplicas` lowers `inSyncReplicas` to.
+    min_in_sync_replicas: u32 = 1; live "minInSyncReplicas";
     /// All members that are in sync must have a message.
     all_ack_in_sync_state_set: bool = false; unused "allAckInSyncStateSet";
-    /// Lower the number of members when some are gone.
-    enable_auto_in_sync_replicas: bool = false; unused "enableAutoInSyncReplicas";
+    /// With `enableSlaveActingMaster`: lower `inSyncReplicas` when replicas are gone. Without this, sends are refused then.
+    enable_auto_in_sync_replicas: bool = false; live "enableAutoInSyncReplicas";
     /// Aid for an upgrade.
     sync_master_flush_offset_when_startup: bool = false; unused "syncMasterFlushOffsetWhenStartup";
     /// An empty slave begins at the master's last file.
@@ -52,20 +52,21 @@ macro_rules! replication_settings {
     async_learner: bool = false; unused "asyncLearner";
     /// Without effect in Apache's broker as well.
     max_slave_resend_length: u64 = 268_435_456; unused "maxSlaveResendLength";
-    /// A slave acts for a master that is gone.
-    enable_slave_acting_master: bool = false; unused "enableSlaveActingMaster";
-    /// It asks other brokers then.
-    enable_remote_escape: bool = false; unused "enableRemoteEscape";
+    /// A slave acts for a master that is gone: name servers with `supportActingMaster` show it as the master, for reading. For every
+    /// broker of the set.
+    enable_slave_acting_master: bool = false; restart "enableSlaveActingMaster";
+    /// It sends delayed messages that are due to other broker sets then.
+    enable_remote_escape: bool = false; live "enableRemoteEscape";
     /// Register before the start is complete.
     skip_pre_online: bool = false; unused "skipPreOnline";
     /// Milliseconds between two looks at the broker set.
-    sync_broker_member_group_period: u64 = 1000; unused "syncBrokerMemberGroupPeriod";
+    sync_broker_member_group_period: u64 = 1000; live "syncBrokerMemberGroupPeriod";
     /// Milliseconds between two heartbeats to name servers and controllers.
-    broker_heartbeat_interval: u64 = 1000; unused "brokerHeartbeatInterval";
+    broker_heartbeat_interval: u64 = 1000; live "brokerHeartbeatInterval";
     /// Milliseconds that such a heartbeat may take.
     send_heartbeat_timeout_millis: u32 = 1000; unused "sendHeartbeatTimeoutMillis";
     /// Milliseconds without heartbeat after which the broker is gone.
-    broker_not_active_timeout_millis: u64 = 10_000; unused "brokerNotActiveTimeoutMillis";
+    broker_not_active_timeout_millis: u64 = 10_000; live "brokerNotActiveTimeoutMillis";
 }
 
 "Controller" {
