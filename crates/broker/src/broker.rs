@@ -12,7 +12,7 @@ use ferromq_protocol::message::RecordFields;
 use ferromq_remoting::{BindError, Limits, RunningServer, Server, ServerOptions};
 use ferromq_replication::classic::HaMaster;
 use ferromq_replication::raft::RaftError;
-use ferromq_store::{AppendError, OpenError, Outcome, PushError, Store};
+use ferromq_store::{AppendError, ConsumeQueue, OpenError, Outcome, PushError, Store};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -334,10 +334,9 @@ impl Broker {
         let store = Store::open(options)?;
         let replication = Replication::start(&store, &config, ha_listener)?;
         let topics = TopicTable::load(&config_directory, &config)?;
-        topics.restore(store.topics().into_iter().map(|topic| {
-            let queues = store.queues_of(&topic).last().map_or(0, |last| last.queue_id() + 1);
-            (topic, queues)
-        }));
+        if topics.is_new() {
+            restore_topics(&topics, &store, |_| true);
+        }
         let groups = SubscriptionGroups::load(&config_directory, config.enable_lmq)?;
         let held_pulls = Arc::new(HeldPulls::default());
         store.set_arrival_listener(held_pulls.clone());
@@ -371,6 +370,15 @@ impl Broker {
             config: ArcSwap::from_pointee(config),
         }))
     }
+}
+
+/// Adds topics that are in no table but have queues, the last of which is as `wanted`.
+pub(crate) fn restore_topics(topics: &TopicTable, store: &Store, wanted: impl Fn(&ConsumeQueue) -> bool) {
+    topics.restore(store.topics().into_iter().filter_map(|topic| {
+        let queues = store.queues_of(&topic);
+        let last = queues.last()?;
+        wanted(last).then(|| (topic, last.queue_id() + 1))
+    }));
 }
 
 /// What a broker does every second and every ten seconds.

@@ -7,19 +7,23 @@ use std::time::Duration;
 use ferromq_replication::raft::{
     Durability, NodeId, RaftError, RaftNode, RoleState, Settings, Tcp, parse_id, parse_peers,
 };
-use ferromq_store::Store;
+use ferromq_store::{ConsumeQueue, Store};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
 use super::{MasterAddress, synchronize};
-use crate::broker::Broker;
+use crate::broker::{Broker, restore_topics};
+use crate::clock;
 use crate::config::{BrokerConfig, BrokerRole, FlushDiskType};
 
 /// After the group has another leader, a slave asks the name servers where the master is, in case it was faster there than the
 /// master itself.
 const LOOK_FOR_MASTER_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
+
+/// Slaves copy their master's tables every ten seconds, large ones every minute.
+const TOLD_WITHIN: Duration = Duration::from_secs(120);
 
 /// The member of a group that this broker is.
 pub(super) struct Member {
@@ -131,7 +135,10 @@ async fn follow_role(broker: Arc<Broker>, mut roles: watch::Receiver<RoleState>,
             role.leads || was_master.is_some() || role.leader.is_some_and(|leader| !is_me(&broker, leader));
         if is_known && was_master != Some(role.leads) {
             was_master = Some(role.leads);
-            take_role(&broker, role.leads);
+            let (member, leads) = (broker.clone(), role.leads);
+            if let Err(error) = spawn_blocking(move || take_role(&member, leads)).await {
+                tracing::error!(%error, "the broker did not take its new role");
+            }
             master.forget();
             if is_registered {
                 broker.registration.register_all_soon();
@@ -177,8 +184,15 @@ fn take_role(broker: &Broker, is_master: bool) {
     (config.broker_id, config.broker_role) =
         if is_master { (0, BrokerRole::SyncMaster) } else { (slave_id(&config), BrokerRole::Slave) };
     broker.reconfigure(config);
-    // Name servers look at the topics of a master only, and only if they are new to them.
     if is_master {
+        // The last master may have made topics and had no time to tell of them. Those that are older it has deleted.
+        let told_ms = clock::now_ms() - TOLD_WITHIN.as_millis() as i64;
+        let is_new = |queue: &ConsumeQueue| {
+            queue.min_offset() == 0
+                && broker.store.earliest_time(queue).is_some_and(|first_ms| first_ms > told_ms)
+        };
+        restore_topics(&broker.topics, &broker.store, is_new);
+        // Name servers look at the topics of a master only, and only if they are new to them.
         broker.topics.bump_data_version();
     }
 }

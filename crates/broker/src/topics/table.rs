@@ -163,17 +163,19 @@ impl TopicTable {
         self.saved_soon(TopicChange::Version);
     }
 
-    /// Makes topics of which there are messages, given with their numbers of queues, if `topics.json` was missing: it was
-    /// lost. Their other settings are those that a topic has by default.
+    /// Whether `topics.json` was missing.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Makes topics that have queues, given with their numbers, but are not in the table: it was lost, or the master that made them
+    /// was gone before it told. Their other settings are those that a topic has by default.
     pub(crate) fn restore(&self, found: impl IntoIterator<Item = (Arc<str>, i32)>) {
-        if !self.is_new {
-            return;
-        }
         for (topic, queues) in found {
             if self.is_system(&topic) || topic.starts_with(names::LMQ_PREFIX) || self.contains(&topic) {
                 continue;
             }
-            tracing::warn!(topic = &*topic, queues, "topics.json is missing: topic made from its queues");
+            tracing::warn!(topic = &*topic, queues, "a topic is in no table: made from its queues");
             let topic = TopicConfig { perm: PERM_READ | PERM_WRITE, ..TopicConfig::new(&*topic, queues) };
             self.put(self.shared.topics.write(), vec![Arc::new(topic)]);
         }
