@@ -11,6 +11,7 @@ use ferromq_protocol::message::{RecordView, sysflag};
 use ferromq_store::{AcceptAll, FlushDiskType, RecordSlice, Store, StoreOptions};
 use tempfile::TempDir;
 
+use super::batch_files::{self, Extent};
 use super::check;
 use super::image::Image;
 use super::model::{End, Model, Place, QueueKey, Sent, State};
@@ -21,7 +22,7 @@ use crate::support::{Message, request, small};
 const MESSAGES_MAX: usize = 500;
 
 /// The topic whose batches are one record each.
-const BATCH_TOPIC: &str = "Batches";
+pub(crate) const BATCH_TOPIC: &str = "Batches";
 /// The topic of messages that no consumer may see yet.
 const HALF_TOPIC: &str = "Half";
 /// Length of a message in a batch; it is at least 22.
@@ -140,6 +141,15 @@ impl History {
         }
         let mut model = self.model.clone();
         check::after_start(&store, &mut model, end);
+        if !self.machine.has_crashed() {
+            let mut extent = Extent::Begin;
+            if self.rng.bool() {
+                note!(self, "  write queues");
+                store.step_write_queues().unwrap();
+                extent = Extent::All;
+            }
+            batch_files::check(self.directory.path(), &model, store.min_offset(), extent);
+        }
         let (log_end, log_begin) = (store.appended().get(), store.min_offset());
         note!(self, "  log {log_begin}..{log_end}, next {:?}", model.next);
         if self.machine.has_crashed() {
@@ -165,9 +175,11 @@ impl History {
         }
         if self.rng.u8(0..3) == 0 {
             note!(self, "clean stop");
+            let log_min = store.min_offset();
             store.shutdown();
             drop(store);
             if !self.machine.has_crashed() {
+                batch_files::check(self.directory.path(), &self.model, log_min, Extent::All);
                 self.model.flushed =
                     self.model.sent.iter().map(|sent| sent.end).fold(self.model.flushed, u64::max);
                 return match self.rng.u8(0..4) {

@@ -1,13 +1,14 @@
 //! Crashes at random points of random histories, against the promises in the crate's documentation: the store is killed or loses
 //! power, during work, clean stops and recoveries, with any part of what was not forced to the disk missing. It is opened again
-//! and compared with a model. Messages go to ordinary topics, to light queues as well, to a topic whose batches are one record each, and
-//! into the log only (half messages).
+//! and compared with a model, with the files that only other brokers read. Messages go to ordinary topics, to light queues as well, to a
+//! topic whose batches are one record each, and into the log only (half messages).
 //!
 //! A history depends on nothing but its seed. `FERROMQ_CRASH_SEED=n` replays one and shows the store's log, `FERROMQ_CRASHES=n` sets
 //! the number of crashes, `FERROMQ_CRASH_FROM=n` the first seed.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+mod batch_files;
 mod check;
 mod history;
 mod image;
