@@ -19,7 +19,7 @@ pub(super) struct Laying<'r, 'a> {
 
 #[derive(Default)]
 struct Queue {
-    /// The offset behind the last unit laid; none as long as there is none.
+    /// The offset behind the last unit laid; none when the queue begins.
     next: Option<i64>,
     doubtful: Option<Placement>,
 }
@@ -32,15 +32,19 @@ impl<'r, 'a> Laying<'r, 'a> {
     /// Takes the next unit of the log.
     pub(super) fn put(&mut self, placement: &Placement, projector: &Projector) -> Result<(), Retry> {
         let queue = self.queues.entry(placement.queue.number()).or_default();
+        // Or once more: the topic was deleted and made anew by a broker that left no note of it.
+        let begins = placement.queue_offset == 0;
         if let Some(doubtful) = queue.doubtful.take() {
-            // Offset 0 again: the topic was deleted and made anew by a broker that left no note of it.
-            if placement.queue_offset > doubtful.queue_offset || placement.queue_offset == 0 {
+            if begins || placement.queue_offset > doubtful.queue_offset {
                 queue.lay(&doubtful, self.rebuild, projector, &mut self.repeated)?;
             } else {
                 doubtful.report_implausible();
             }
         }
-        if queue.next.is_some_and(|next| placement.queue_offset <= next) {
+        if begins {
+            queue.next = None;
+        }
+        if begins || queue.next.is_some_and(|next| placement.queue_offset <= next) {
             return queue.lay(placement, self.rebuild, projector, &mut self.repeated);
         }
         queue.doubtful = Some(placement.clone());
@@ -78,8 +82,7 @@ impl Queue {
         repeated: &mut u64,
     ) -> Result<(), Retry> {
         let queue = &placement.queue;
-        let anew = placement.queue_offset == 0 && queue.max_offset() > 0;
-        if self.next.is_none() || anew {
+        if self.next.is_none() {
             queue.restart_at(placement.queue_offset).map_err(rebuild.queue_error("cut"))?;
         }
         let pushed = projector.push(placement);
