@@ -33,7 +33,7 @@ use crate::schedule::{self, ScheduleService};
 use crate::send::BrokerProperties;
 use crate::service::{BrokerService, Port};
 use crate::stats::BrokerStats;
-use crate::topics::{TopicChange, TopicTable, is_batch};
+use crate::topics::{TopicChange, TopicTable, batch_topics, is_batch};
 
 /// Everything that one broker knows, shared by all its connections.
 pub(crate) struct Broker {
@@ -329,7 +329,7 @@ impl Broker {
         let store_host = SocketAddr::new(ip, port(config.listen_port));
         let config_directory = Path::new(&config.store_path_root_dir).join("config");
         let mut options = store_options(&config);
-        options.batch_topics = TopicTable::batch_topics(&config_directory);
+        options.batch_topics = batch_topics(&config_directory);
         let levels = options.delay_levels_ms.len();
         let store = Store::open(options)?;
         let replication = Replication::start(&store, &config, ha_listener)?;

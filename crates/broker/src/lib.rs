@@ -45,3 +45,4 @@ mod topics;
 
 pub use broker::{RunningBroker, StartError};
 pub use config_file::{Damage, LoadError};
+pub use topics::batch_topics;

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use support::client::Client;
-use support::messages::{create_topic, send};
+use support::messages::{create_topic, create_topic_with, send};
 use support::server::{self, BrokerPlace};
 
 /// Small files, so that there are several of each kind.
@@ -201,6 +201,45 @@ fn a_rebuilt_store_is_sound_and_serves_the_same_messages() {
             served.into_iter().map(|message| serde_json::Value::from(message.body)).collect();
         assert_eq!(served, bodies(queue as usize).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn a_topic_of_batches_is_checked_dumped_and_rebuilt() {
+    const TOPIC: &str = "Batches";
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let namesrv = server::start_namesrv(&directory.path().join("namesrv"));
+    let place = BrokerPlace::new(&directory.path().join("broker"), namesrv.address(), &SETTINGS);
+    let mut broker = place.start();
+    let mut client = Client::connect(broker.address());
+    create_topic_with(&mut client, TOPIC, 1, "+queue.type=BatchCQ");
+    for number in 0..150 {
+        client.call(send(TOPIC, 0, format!("body {number}")));
+    }
+    assert!(broker.terminate(Duration::from_secs(30)).success());
+    let root = place.store();
+    let (code, said) = status(&store(&["check"], &root));
+    assert_eq!(code, Some(0), "{said}");
+    let dump = || lines(&store(&["dump", "--topic", TOPIC, "--queue", "0"], &root));
+    let before = dump();
+    assert_eq!(before.len(), 150);
+
+    // Only topics.json says now that the topic is one of batches.
+    for lost in ["batchconsumequeue", "batchconsumequeue.units"] {
+        fs::remove_dir_all(root.join(lost)).expect("lost queues");
+    }
+    let (code, said) = status(&store(&["check"], &root));
+    assert_eq!(code, Some(1), "{said}");
+    for file in ["batchconsumequeue", "batchconsumequeue.units"] {
+        let missing = format!(
+            "repair  {file}/{TOPIC}/0/00000000000000000000:0: units 0..150 of queue {TOPIC}-0 are missing"
+        );
+        assert!(said.contains(&missing), "{said}");
+    }
+    let (code, said) = status(&store(&["rebuild"], &root));
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = status(&store(&["check"], &root));
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(dump(), before);
 }
 
 #[test]

@@ -186,9 +186,9 @@ impl Projector {
         self.batch_unit = Some(BatchUnit { unit, store_timestamp, base, messages });
     }
 
-    /// Whether the record last given to [`place`](Self::place) belongs to a topic of batches.
-    pub(crate) fn is_batch(&self) -> bool {
-        self.batch_unit.is_some()
+    /// What other brokers need of the record last given to [`place`](Self::place), if it belongs to a topic of batches.
+    pub(crate) fn batch_unit(&self) -> Option<BatchUnit> {
+        self.batch_unit
     }
 
     /// Adds what other brokers need of the record last given to [`place`](Self::place), if that is something else.

@@ -7,9 +7,10 @@ mod support;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use ferromq_store::offline::*;
 use ferromq_store::{Store, StoreOptions};
@@ -86,7 +87,7 @@ fn tells_of(problem: &Problem, offset: u64) -> bool {
         }
         Problem::LogFilesMissing { from, to } => (*from..*to).contains(&offset),
         Problem::TornTail { offset: from, .. } => *from <= offset,
-        Problem::UnitsBehindEnd { physical_offset, .. } => *physical_offset <= offset,
+        Problem::UnitsBehindEnd(range) => range.physical_offset <= offset,
         _ => false,
     }
 }
@@ -101,7 +102,7 @@ fn whole_stores_are_sound() {
         let (checked, mut heard) = check(options(&root, &description));
         if name.starts_with("full-4.9.7") {
             // 4.9 destroyed the queue of half messages when it deleted TopicGone.
-            heard.findings.retain(|finding| !matches!(&finding.problem, Problem::UnitsMissing { topic, .. } if topic == "RMQ_SYS_TRANS_HALF_TOPIC"));
+            heard.findings.retain(|finding| !matches!(&finding.problem, Problem::UnitsMissing(range) if range.topic == "RMQ_SYS_TRANS_HALF_TOPIC"));
         }
         assert_eq!(wrong(&heard), Vec::<&Finding>::new(), "{name}");
         let mut notes =
@@ -201,7 +202,7 @@ fn wrong_units_and_links_are_found() {
     let (_, heard) = check(options(&root, &description("base-5.3.3-clean")));
     let problems: Vec<_> = heard.findings.iter().map(|finding| finding.problem.clone()).collect();
     let wrong = |from| {
-        problems.iter().any(|problem| matches!(problem, Problem::UnitsWrong { topic, queue_id: 0, from: f, to, .. } if topic == "T1" && (*f, *to) == (from, from + 1)))
+        problems.iter().any(|problem| matches!(problem, Problem::UnitsWrong(range) if (&*range.topic, range.queue_id, range.from, range.to) == ("T1", 0, from, from + 1)))
     };
     assert!(wrong(3) && wrong(7), "{problems:#?}");
     let has = |expected: fn(&Problem) -> bool| assert!(problems.iter().any(expected), "{problems:#?}");
@@ -223,6 +224,7 @@ fn file_sizes_are_those_that_the_store_was_written_with() {
             (
                 options.commit_log_file_size,
                 options.consume_queue_file_size,
+                options.batch_consume_queue_file_size,
                 index,
                 options.multi_dispatch_enabled,
             )
@@ -397,4 +399,287 @@ fn a_rebuild_keeps_offsets_that_only_the_list_of_queues_knows() {
     rebuild(&small(root.path()), &|_| {}).unwrap();
     let store = Store::open(small(root.path())).unwrap();
     assert_eq!(send(&store, &Message::new("T", 3, "x")).queue_offset, 5);
+}
+
+/// Small files of both kinds that a topic of batches has.
+fn with_batches(root: &Path) -> StoreOptions {
+    let batch_topics = vec!["BatchT".to_owned()];
+    StoreOptions { batch_topics, batch_consume_queue_file_size: 460, ..support::small(root) }
+}
+
+/// Offset of each record of `fill_with_batches`, and where it lies.
+type Records = Vec<(Range<i64>, u64)>;
+
+/// A store with 24 records of one to four messages in queue 1 of a topic of batches, after a clean stop.
+fn fill_with_batches(root: &Path) -> Records {
+    use ferromq_protocol::message::sysflag;
+    use support::{Message, send};
+    fs::create_dir(root.join("config")).unwrap();
+    fs::write(root.join("config/topics.json"), r#"{"topicConfigTable":{"BatchT":{},"T":{}}}"#).unwrap();
+    let store = Store::open(with_batches(root)).unwrap();
+    let mut records = Vec::new();
+    for number in 0..24 {
+        let messages = number % 4 + 1;
+        let mut sent = Message::new("BatchT", 1, vec![b'm'; messages * 22]);
+        if messages > 1 {
+            sent = sent.with("INNER_NUM", &messages.to_string());
+            sent.sys_flag = sysflag::NEED_UNWRAP | sysflag::INNER_BATCH;
+        }
+        let outcome = send(&store, &sent);
+        records.push((outcome.queue_offset..outcome.queue_offset + messages as i64, outcome.physical_offset));
+        send(&store, &Message::new("T", 1, "between"));
+    }
+    store.shutdown();
+    records
+}
+
+/// Something found: kind, file, byte in it, queue offsets, place in the log.
+type Found<'a> = (&'static str, &'a str, Option<u64>, Range<i64>, u64);
+
+/// What is wrong with queue 1 of the topic of batches.
+fn ranges<'a>(heard: &'a Heard, root: &Path) -> Vec<Found<'a>> {
+    let all = heard.findings.iter().map(|finding| {
+        let range = match &finding.problem {
+            Problem::UnitsMissing(range)
+            | Problem::UnitsWrong(range)
+            | Problem::UnitsWithoutMessage(range)
+            | Problem::UnitsBehindEnd(range) => range,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((&*range.topic, range.queue_id), ("BatchT", 1));
+        let file = finding.file.strip_prefix(root).unwrap().to_str().unwrap();
+        let kind = finding.problem.kind();
+        (kind, file, finding.position, range.from..range.to, range.physical_offset)
+    });
+    all.collect()
+}
+
+const BATCH_FILES: [&str; 3] = [
+    "batchconsumequeue/BatchT/1/00000000000000000000",
+    "batchconsumequeue/BatchT/1/00000000000000000460",
+    "batchconsumequeue/BatchT/1/00000000000000000920",
+];
+const UNIT_FILES: [&str; 3] = [
+    "batchconsumequeue.units/BatchT/1/00000000000000000000",
+    "batchconsumequeue.units/BatchT/1/00000000000000000400",
+    "batchconsumequeue.units/BatchT/1/00000000000000000800",
+];
+
+/// Changes bytes of a file.
+fn damage(file: &Path, change: impl FnOnce(&mut [u8])) {
+    let mut bytes = fs::read(file).unwrap();
+    change(&mut bytes);
+    fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn damaged_queues_of_batches_are_found_and_laid_anew() {
+    let whole = tempfile::tempdir().unwrap();
+    let records = fill_with_batches(whole.path());
+    let log_end = records[23].1 + 10_000;
+    // Where records 0 to 23 begin in the queue, and its end.
+    let base = |record: usize| records.get(record).map_or(60, |(offsets, _)| offsets.start);
+    let at = |record: usize| records[record].1;
+    type Damage<'a> = Box<dyn Fn(&Path) + 'a>;
+    let cases: Vec<(&str, Damage<'_>, Vec<Found<'_>>)> = vec![
+        ("nothing", Box::new(|_| {}), vec![]),
+        (
+            "tag, place and queue offset of a unit",
+            Box::new(|root| {
+                damage(&root.join(BATCH_FILES[0]), |bytes| {
+                    bytes[3 * 46 + 19] ^= 1;
+                    bytes[6 * 46] ^= 1;
+                    bytes[8 * 46 + 30] ^= 1;
+                });
+            }),
+            vec![
+                ("units-wrong", BATCH_FILES[0], Some(3 * 46), base(3)..base(4), at(3)),
+                ("units-wrong", BATCH_FILES[0], Some(6 * 46), base(6)..base(7), at(6)),
+                ("units-wrong", BATCH_FILES[0], Some(8 * 46), base(8)..base(9), at(8)),
+            ],
+        ),
+        (
+            "nonsense",
+            Box::new(|root| damage(&root.join(BATCH_FILES[1]), |bytes| bytes[46..92].fill(0xFF))),
+            vec![("units-wrong", BATCH_FILES[1], Some(46), base(11)..base(12), at(11))],
+        ),
+        (
+            "the last units",
+            Box::new(|root| damage(&root.join(BATCH_FILES[2]), |bytes| bytes[2 * 46..].fill(0))),
+            vec![("units-missing", BATCH_FILES[2], Some(2 * 46), base(22)..base(24), at(22))],
+        ),
+        (
+            "a file in the middle",
+            Box::new(|root| fs::remove_file(root.join(BATCH_FILES[1])).unwrap()),
+            vec![("units-missing", BATCH_FILES[1], Some(0), base(10)..base(20), at(10))],
+        ),
+        (
+            "the first file",
+            Box::new(|root| fs::remove_file(root.join(BATCH_FILES[0])).unwrap()),
+            vec![("units-missing", BATCH_FILES[1], Some(0), base(0)..base(10), at(0))],
+        ),
+        (
+            "all files",
+            Box::new(|root| fs::remove_dir_all(root.join("batchconsumequeue")).unwrap()),
+            vec![("units-missing", BATCH_FILES[0], Some(0), 0..60, 0)],
+        ),
+        (
+            "a unit is there twice, and one too many",
+            Box::new(|root| {
+                damage(&root.join(BATCH_FILES[2]), |bytes| {
+                    bytes.copy_within(3 * 46..4 * 46, 4 * 46);
+                    bytes.copy_within(3 * 46..4 * 46, 5 * 46);
+                    bytes[5 * 46..5 * 46 + 8].copy_from_slice(&log_end.to_be_bytes());
+                });
+            }),
+            vec![
+                ("units-without-message", BATCH_FILES[2], Some(4 * 46), base(23)..base(24), at(23)),
+                ("units-behind-end", BATCH_FILES[2], Some(5 * 46), base(23)..base(24), log_end),
+            ],
+        ),
+        (
+            "our own units",
+            Box::new(|root| damage(&root.join(UNIT_FILES[0]), |bytes| bytes[7 * 20 + 7] ^= 1)),
+            vec![("units-wrong", UNIT_FILES[0], Some(7 * 20), 7..8, at(3))],
+        ),
+        (
+            "the end of our own units",
+            Box::new(|root| {
+                damage(&root.join(UNIT_FILES[2]), |bytes| {
+                    bytes[18 * 20..].fill(0);
+                    bytes[19 * 20..].copy_from_slice(&[0xFF; 20]);
+                    bytes[19 * 20..19 * 20 + 12].copy_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 9]);
+                });
+            }),
+            vec![
+                ("units-missing", UNIT_FILES[2], Some(18 * 20), 58..59, at(23)),
+                ("units-wrong", UNIT_FILES[2], Some(19 * 20), 59..60, at(23)),
+            ],
+        ),
+        (
+            "a unit of ours behind the end",
+            Box::new(|root| {
+                let mut file = vec![0; 400];
+                file[..12].copy_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 9]);
+                fs::write(root.join("batchconsumequeue.units/BatchT/1/00000000000000001200"), file).unwrap();
+            }),
+            vec![(
+                "units-behind-end",
+                "batchconsumequeue.units/BatchT/1/00000000000000001200",
+                Some(0),
+                60..61,
+                1 << 24,
+            )],
+        ),
+        (
+            "all of our own units",
+            Box::new(|root| fs::remove_dir_all(root.join("batchconsumequeue.units")).unwrap()),
+            vec![("units-missing", UNIT_FILES[0], Some(0), 0..60, 0)],
+        ),
+        (
+            "all of our own units, where another broker wrote last",
+            Box::new(|root| {
+                fs::remove_dir_all(root.join("batchconsumequeue.units")).unwrap();
+                fs::remove_file(root.join("ferromq.marks")).unwrap();
+            }),
+            vec![],
+        ),
+    ];
+    for (name, damage, expected) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("store");
+        let copied = Command::new("cp").arg("-a").arg(whole.path()).arg(&root).status().unwrap();
+        assert!(copied.success());
+        damage(&root);
+        let before = image(&root);
+        let (checked, heard) = check(with_batches(&root));
+        assert!(image(&root) == before, "{name}: nothing is changed");
+        assert_eq!(ranges(&heard, &root), expected, "{name}");
+        assert_eq!(checked.records, 48, "{name}");
+
+        rebuild(&with_batches(&root), &|_| {}).unwrap();
+        let (_, heard) = check(with_batches(&root));
+        assert_eq!(heard.findings, [], "{name}");
+        for file in BATCH_FILES.iter().chain(&UNIT_FILES) {
+            let content = |root: &Path| fs::read(root.join(file)).unwrap();
+            assert!(content(&root) == content(whole.path()), "{name}: {file}");
+        }
+    }
+}
+
+#[test]
+fn files_of_batches_with_other_lengths_and_names_are_found() {
+    let directory = tempfile::tempdir().unwrap();
+    fill_with_batches(directory.path());
+    fs::write(directory.path().join(BATCH_FILES[0]).with_file_name("00000000000000000046"), [0; 460])
+        .unwrap();
+    let last = fs::File::options().write(true).open(directory.path().join(BATCH_FILES[2])).unwrap();
+    last.set_len(400).unwrap();
+    let (_, heard) = check(with_batches(directory.path()));
+    let problems: Vec<_> = heard.findings.iter().map(|finding| &finding.problem).collect();
+    let setting = "mapperFileSizeBatchConsumeQueue";
+    let expected = [
+        &Problem::QueueFileName { setting, expected: 460 },
+        &Problem::QueueFileLength { len: 400, setting, expected: 460 },
+    ];
+    assert_eq!(problems, expected);
+}
+
+#[test]
+fn damaged_queues_of_batches_that_another_broker_wrote_are_found() {
+    let name = "batchcq-5.3.3-clean";
+    let directory = unpack(name);
+    let root = directory.path().join("store");
+    let options = options(&root, &description(name));
+    let queues = fs::read_dir(root.join("batchconsumequeue/BatchT")).unwrap();
+    let file = queues.map(|queue| queue.unwrap().path().join("00000000000000000000")).min().unwrap();
+    damage(&file, |bytes| bytes[46 + 19] ^= 1);
+    let (_, heard) = check(options);
+    let places: Vec<_> = heard
+        .findings
+        .iter()
+        .map(|finding| (finding.problem.kind(), &finding.file, finding.position))
+        .collect();
+    assert_eq!(places, [("units-wrong", &file, Some(46))]);
+}
+
+#[test]
+fn messages_of_batches_are_selected_by_queue() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let records = fill_with_batches(root);
+    let options = with_batches(root);
+    let all: Vec<u64> = records.iter().map(|(_, physical_offset)| *physical_offset).collect();
+    let queue = Selection { topic: Some("BatchT".into()), queue_id: Some(1), ..Selection::default() };
+    // In the middle of record 3, which holds the messages 6 to 9, to the begin of record 7, which holds 16 to 19.
+    let some = Selection { queue_offsets: 8..17, ..queue.clone() };
+    let later = Selection { physical: all[5]..all[9], ..queue.clone() };
+    let check = |read_log| {
+        let select = |selection: &Selection| select(&options, &Selection { read_log, ..selection.clone() }).0;
+        assert_eq!(select(&queue), all);
+        assert_eq!(select(&some), all[3..8]);
+        assert_eq!(select(&later), all[5..9]);
+    };
+    check(true);
+    check(false);
+    // Without what other brokers read our own units tell, and without both the log.
+    fs::remove_dir_all(root.join("batchconsumequeue")).unwrap();
+    check(false);
+    fs::remove_dir_all(root.join("batchconsumequeue.units")).unwrap();
+    check(false);
+}
+
+#[test]
+fn messages_of_batches_that_another_broker_wrote_are_selected_by_queue() {
+    let name = "batchcq-5.3.3-kill";
+    let directory = unpack(name);
+    let description = description(name);
+    let options = options(&directory.path().join("store"), &description);
+    let records = description["records"].as_array().unwrap();
+    let of_queue = |record: &&serde_json::Value| record["topic"] == "BatchT" && record["queueId"] == 1;
+    let expected: Vec<u64> =
+        records.iter().filter(of_queue).map(|record| number(&record["physicalOffset"]) as u64).collect();
+    assert!(!expected.is_empty());
+    let queue = Selection { topic: Some("BatchT".into()), queue_id: Some(1), ..Selection::default() };
+    assert_eq!(select(&options, &queue), (expected, vec![]));
 }

@@ -14,6 +14,7 @@ use ferromq_protocol::body::{TopicConfig, TopicFilterType};
 
 pub(crate) use attributes::{AttributeError, OF_GROUPS, alter_attributes, is_batch};
 pub(crate) use requests::route;
+pub use table::batch_topics;
 pub(crate) use table::{NotCreated, TopicChange, TopicTable};
 
 /// Permission bit of a topic or broker: topics made from this one take its settings.

@@ -75,6 +75,13 @@ pub(crate) enum NotCreated {
     NoQueues(Box<TopicConfig>),
 }
 
+/// The topics in `topics.json` whose batches are one record each: what must be known before the store is opened.
+pub fn batch_topics(config_directory: &Path) -> Vec<String> {
+    let saved: Option<TopicConfigSerializeWrapper> = ConfigFile::peek(&config_directory.join("topics.json"));
+    let topics = saved.map(|saved| saved.topic_config_table).unwrap_or_default();
+    topics.into_iter().filter(|(_, topic)| is_batch(topic)).map(|(name, _)| name).collect()
+}
+
 impl TopicTable {
     /// Loads `topics.json` over the topics that every broker has, and keeps it up to date from now on.
     pub(crate) fn load(config_directory: &Path, config: &BrokerConfig) -> Result<Self, LoadError> {
@@ -97,14 +104,6 @@ impl TopicTable {
             move || shared.snapshot()
         })?;
         Ok(Self { shared, file, system, is_new, light_queues: config.enable_lmq, listener: OnceLock::new() })
-    }
-
-    /// The topics in `topics.json` whose batches are one record each. For the store, which is opened before the table is loaded.
-    pub(crate) fn batch_topics(config_directory: &Path) -> Vec<String> {
-        let saved: Option<TopicConfigSerializeWrapper> =
-            ConfigFile::peek(&config_directory.join("topics.json"));
-        let topics = saved.map(|saved| saved.topic_config_table).unwrap_or_default();
-        topics.into_iter().filter(|(_, topic)| is_batch(topic)).map(|(name, _)| name).collect()
     }
 
     /// Sets the one listener for changes. It is called by whoever makes a change, after the change is in force and outside

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ferromq_broker::batch_topics;
 use ferromq_broker::config::{BrokerConfig, store_options};
 use ferromq_store::StoreOptions;
 use ferromq_store::offline::Layout;
@@ -36,6 +37,7 @@ impl Place {
             }
             None => StoreOptions::new(&self.root),
         };
+        options.batch_topics = batch_topics(&self.root.join("config"));
         if self.commit_log.is_some() {
             options.commit_log_directory.clone_from(&self.commit_log);
         }

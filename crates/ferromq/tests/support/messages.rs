@@ -20,6 +20,11 @@ pub(crate) struct Stored {
 
 /// Creates a topic.
 pub(crate) fn create_topic(client: &mut Client, topic: &str, queues: i32) {
+    create_topic_with(client, topic, queues, "");
+}
+
+/// Creates a topic with attributes, as in `+queue.type=BatchCQ`.
+pub(crate) fn create_topic_with(client: &mut Client, topic: &str, queues: i32, attributes: &str) {
     let answer = client.call(
         RemotingCommand::request(request::UPDATE_AND_CREATE_TOPIC)
             .with("topic", topic)
@@ -29,7 +34,8 @@ pub(crate) fn create_topic(client: &mut Client, topic: &str, queues: i32) {
             .with("perm", 6)
             .with("topicFilterType", "SINGLE_TAG")
             .with("topicSysFlag", 0)
-            .with("order", false),
+            .with("order", false)
+            .with("attributes", attributes),
     );
     assert_eq!(answer.code, response::SUCCESS, "creating {topic}: {answer:?}");
 }

@@ -2,17 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::path::Path;
+use std::io;
 use std::sync::Arc;
 
 use crate::deleted::DeletedTopics;
-use crate::dispatch::Projector;
+use crate::dispatch::{Placement, Projector};
 use crate::error::{FileError, OpenError};
 use crate::log::{Segment, parse_file_name};
-use crate::queue::ConsumeQueues;
+use crate::queue::{ConsumeQueue, ConsumeQueues};
 use crate::recovery::{Met, walk};
 
 use super::OfflineStore;
+use super::batch_audit::BatchAudit;
 use super::finding::{Finding, Problem};
 use super::index_audit::IndexAudit;
 use super::queue_audit::QueueAudit;
@@ -85,24 +86,20 @@ impl OfflineStore {
         let root = self.options.root.as_path();
         let state = StateFiles::read(root, &mut |finding| report.found(finding))?;
         self.check_log_files(&mut |finding| report.found(finding))?;
-        let queue_directory = root.join("consumequeue");
         let queues = Arc::new(ConsumeQueues::new(&self.options));
-        queues.discover().map_err(FileError::at("list", &queue_directory))?;
+        queues
+            .discover()
+            .and_then(|()| queues.discover_batch_queues())
+            .map_err(FileError::at("list", root))?;
         let mut check = Check {
             store: self,
+            queues: Arc::clone(&queues),
             deleted: DeletedTopics::load(root)?,
-            projector: Projector::new(
-                Arc::clone(&queues),
-                None,
-                Arc::new(DeletedTopics::none()),
-                &self.options,
-            )
-            .hashing_keys(),
-            queue_audit: QueueAudit::new(
-                queue_directory.clone(),
-                self.options.consume_queue_file_units(),
-                self.min_offset(),
-            ),
+            projector: Projector::new(queues, None, Arc::new(DeletedTopics::none()), &self.options)
+                .hashing_keys(),
+            queue_audit: QueueAudit::new(&self.options, self.min_offset()),
+            batch_audit: BatchAudit::new(&self.options, self.min_offset()),
+            written_by_us: state.written_by_us(),
             index_audit: match self.options.index_enabled {
                 true => Some(IndexAudit::new(
                     root.join("index"),
@@ -120,7 +117,7 @@ impl OfflineStore {
             report,
         };
         check.log()?;
-        check.queues(&queues, topics)?;
+        check.queues(topics)?;
         let Check { checked, report, .. } = check;
         state.compare(&checked, &mut |finding| report.found(finding));
         Ok(checked)
@@ -159,10 +156,14 @@ impl OfflineStore {
 /// A check under way.
 struct Check<'a> {
     store: &'a OfflineStore,
+    queues: Arc<ConsumeQueues>,
     deleted: DeletedTopics,
     /// Says what a record's unit and keys are; of deleted topics too, whose keys the index still has.
     projector: Projector,
     queue_audit: QueueAudit,
+    batch_audit: BatchAudit,
+    /// Up to here topics of batches have consume queues of ours beside the files that every broker reads.
+    written_by_us: u64,
     index_audit: Option<IndexAudit>,
     damaged: Ranges,
     checked: Checked,
@@ -233,29 +234,36 @@ impl Check<'_> {
     }
 
     fn record(&mut self, record: &ferromq_protocol::message::RecordView<'_>) -> Result<(), OpenError> {
-        let Check { projector, queue_audit, index_audit, damaged, report, deleted, .. } = self;
+        let Check { projector, queue_audit, batch_audit, index_audit, damaged, report, deleted, .. } = self;
         let placement = projector.place(record);
         let offset = record.physical_offset();
         let mut found = |finding| report.found(finding);
         if let Some(index) = index_audit {
             index.record(offset, projector.key_hashes(), damaged, &mut found);
         }
-        if projector.is_batch() {
-            // Such a topic has other files with every broker, and all come back from the log.
-            return Ok(());
+        let root = self.store.options.root.as_path();
+        let batch = projector.batch_unit();
+        if let (Some(Placement { queue, .. }), Some(unit)) = (&placement, batch)
+            && !deleted.covers(queue.topic(), offset)
+        {
+            let audited = batch_audit.record(queue, unit, damaged, &mut found);
+            audited.map_err(FileError::at("read queues in", root))?;
         }
         for placement in placement.iter().chain(projector.further_placements()) {
-            if deleted.covers(placement.queue.topic(), offset) {
+            let topic = placement.queue.topic();
+            let is_ours = batch.is_some() && self.queues.batch().contains(topic);
+            if deleted.covers(topic, offset) || is_ours && offset >= self.written_by_us {
                 continue;
             }
-            let directory: &Path = &self.store.options.root.join("consumequeue");
-            queue_audit.record(placement, damaged, &mut found).map_err(FileError::at("read", directory))?;
+            let audited = queue_audit.record(placement, damaged, &mut found);
+            audited.map_err(FileError::at("read queues in", root))?;
         }
         Ok(())
     }
 
-    fn queues(&mut self, queues: &ConsumeQueues, topics: Option<&HashSet<String>>) -> Result<(), OpenError> {
-        let mut all: Vec<_> = queues.iter().collect();
+    fn queues(&mut self, topics: Option<&HashSet<String>>) -> Result<(), OpenError> {
+        let root = self.store.options.root.as_path();
+        let mut all: Vec<_> = self.queues.iter().collect();
         all.sort_by(|a, b| (a.topic(), a.queue_id()).cmp(&(b.topic(), b.queue_id())));
         let of = all.len() as u64;
         let mut deleted: HashMap<String, u64> = HashMap::new();
@@ -264,22 +272,43 @@ impl Check<'_> {
                 self.report.progress(CheckProgress::Queues { done, of });
             }
             let is_unknown = topics.is_some_and(|topics| !topics.contains(queue.topic()));
-            if is_unknown && self.queue_audit.is_without_units(queue) {
-                *deleted.entry(queue.topic().to_owned()).or_default() += self.queue_audit.take_missing(queue);
+            if is_unknown && self.is_without_units(queue) {
+                let lacking = self.queue_audit.take_missing(queue).max(self.batch_audit.take_missing(queue));
+                *deleted.entry(queue.topic().to_owned()).or_default() += lacking;
                 continue;
             }
-            let report = &mut *self.report;
-            self.queue_audit
-                .finish(queue, self.checked.log_end, &self.damaged, &mut |finding| report.found(finding))
-                .map_err(FileError::at("read", queues.directory()))?;
+            self.finish(queue).map_err(FileError::at("read queues in", root))?;
         }
         self.report.progress(CheckProgress::Queues { done: of, of });
         for (topic, records) in deleted {
-            let problem = Problem::DeletedTopic { topic: topic.clone(), records };
-            self.report.found(Finding { file: queues.directory().join(&topic), position: None, problem });
+            let file = self.queues.topic_directory(&topic);
+            let problem = Problem::DeletedTopic { topic, records };
+            self.report.found(Finding { file, position: None, problem });
         }
         self.checked.queues = of;
-        self.checked.units = self.queue_audit.units;
+        self.checked.units = self.queue_audit.units + self.batch_audit.units;
+        Ok(())
+    }
+
+    /// Whether the queue has messages in the log, and not a single unit anywhere.
+    fn is_without_units(&self, queue: &ConsumeQueue) -> bool {
+        match self.queues.batch().contains(queue.topic()) {
+            true => self.batch_audit.is_without_units(queue) && self.queue_audit.has_no_file(queue),
+            false => self.queue_audit.is_without_units(queue),
+        }
+    }
+
+    /// Looks at what a queue has behind its last message, and at its files.
+    fn finish(&mut self, queue: &ConsumeQueue) -> io::Result<()> {
+        let Check { queue_audit, batch_audit, damaged, report, .. } = self;
+        let (log_end, is_batch) = (self.checked.log_end, self.queues.batch().contains(queue.topic()));
+        let mut found = |finding| report.found(finding);
+        if is_batch {
+            batch_audit.finish(queue, log_end, damaged, &mut found)?;
+        }
+        if !is_batch || self.written_by_us > 0 {
+            queue_audit.finish(queue, log_end, damaged, &mut found)?;
+        }
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! What a check can find.
 
+use std::fmt;
 use std::path::PathBuf;
 
 /// Something in a store that is not as it should be, and where.
@@ -23,6 +24,28 @@ pub enum Severity {
     Repairable,
     /// Bytes of the log are damaged or gone: what was in them is lost, unless there is a copy of the store.
     Damage,
+}
+
+/// Neighbouring places of a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueRange {
+    /// Topic.
+    pub topic: String,
+    /// Queue of the topic.
+    pub queue_id: i32,
+    /// First queue offset.
+    pub from: i64,
+    /// Queue offset behind the last.
+    pub to: i64,
+    /// Where in the log the first message lies, or should lie.
+    pub physical_offset: u64,
+}
+
+impl fmt::Display for QueueRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let QueueRange { topic, queue_id, from, to, physical_offset: _ } = self;
+        write!(f, "{from}..{to} of queue {topic}-{queue_id}")
+    }
 }
 
 /// What can be wrong. Offsets are physical offsets (in the log) unless they are called queue offsets; ranges are half-open.
@@ -75,130 +98,46 @@ pub enum Problem {
         /// What is wrong with what lies there.
         reason: String,
     },
-    /// A file of a consume queue has another length than `mappedFileSizeConsumeQueue`.
-    #[error("the queue file has {len} bytes, mappedFileSizeConsumeQueue is {expected}")]
+    /// A file of a queue has another length than the setting says.
+    #[error("the queue file has {len} bytes, {setting} is {expected}")]
     QueueFileLength {
         /// Bytes it has.
         len: u64,
+        /// `mappedFileSizeConsumeQueue`, or that of batch consume queues.
+        setting: &'static str,
         /// Bytes it should have.
         expected: u64,
     },
-    /// A queue file's name is no multiple of `mappedFileSizeConsumeQueue`.
-    #[error("the queue file's name is no multiple of mappedFileSizeConsumeQueue ({expected})")]
+    /// A queue file's name is no multiple of the setting for its length.
+    #[error("the queue file's name is no multiple of {setting} ({expected})")]
     QueueFileName {
+        /// `mappedFileSizeConsumeQueue`, or that of batch consume queues.
+        setting: &'static str,
         /// The size of queue files.
         expected: u64,
     },
     /// Messages are in the log, and their units are not in their queue.
-    #[error(
-        "queue {topic}-{queue_id} lacks the units {from}..{to}; the first message lies at offset {physical_offset}"
-    )]
-    UnitsMissing {
-        /// Topic.
-        topic: String,
-        /// Queue of the topic.
-        queue_id: i32,
-        /// First queue offset.
-        from: i64,
-        /// Queue offset behind the last.
-        to: i64,
-        /// Where the first of the messages lies.
-        physical_offset: u64,
-    },
+    #[error("units {0} are missing; the first message lies at offset {at}", at = .0.physical_offset)]
+    UnitsMissing(QueueRange),
     /// Units are not those of their messages.
-    #[error(
-        "queue {topic}-{queue_id} has wrong units {from}..{to}; the first message lies at offset {physical_offset}"
-    )]
-    UnitsWrong {
-        /// Topic.
-        topic: String,
-        /// Queue of the topic.
-        queue_id: i32,
-        /// First queue offset.
-        from: i64,
-        /// Queue offset behind the last.
-        to: i64,
-        /// Where the first of the messages lies.
-        physical_offset: u64,
-    },
+    #[error("units {0} are wrong; the first message lies at offset {at}", at = .0.physical_offset)]
+    UnitsWrong(QueueRange),
     /// Units point to where no message of their queue begins.
-    #[error(
-        "units {from}..{to} of queue {topic}-{queue_id} belong to no message; the first points to offset {physical_offset}"
-    )]
-    UnitsWithoutMessage {
-        /// Topic.
-        topic: String,
-        /// Queue of the topic.
-        queue_id: i32,
-        /// First queue offset.
-        from: i64,
-        /// Queue offset behind the last.
-        to: i64,
-        /// Where the first of the units points to.
-        physical_offset: u64,
-    },
+    #[error("units {0} belong to no message; the first points to offset {at}", at = .0.physical_offset)]
+    UnitsWithoutMessage(QueueRange),
     /// Units point to the log's end or behind it: their messages are gone, if they ever were there.
-    #[error(
-        "units {from}..{to} of queue {topic}-{queue_id} point behind the log's end; the first to offset {physical_offset}"
-    )]
-    UnitsBehindEnd {
-        /// Topic.
-        topic: String,
-        /// Queue of the topic.
-        queue_id: i32,
-        /// First queue offset.
-        from: i64,
-        /// Queue offset behind the last.
-        to: i64,
-        /// Where the first of the units points to.
-        physical_offset: u64,
-    },
+    #[error("units {0} point behind the log's end; the first to offset {at}", at = .0.physical_offset)]
+    UnitsBehindEnd(QueueRange),
     /// Units point to what is damaged or missing in the log: which messages were lost.
-    #[error(
-        "messages {from}..{to} of queue {topic}-{queue_id} are lost with the damaged log; the first lay at offset {physical_offset}"
-    )]
-    MessagesLost {
-        /// Topic.
-        topic: String,
-        /// Queue of the topic.
-        queue_id: i32,
-        /// First queue offset.
-        from: i64,
-        /// Queue offset behind the last.
-        to: i64,
-        /// Where the first of the messages lay.
-        physical_offset: u64,
-    },
-    /// Queue offsets between two messages have neither a message nor a unit.
-    #[error(
-        "queue {topic}-{queue_id} has neither messages nor units at {from}..{to}; the next message lies at offset {physical_offset}"
-    )]
-    OffsetsEmpty {
-        /// Topic.
-        topic: String,
-        /// Queue of the topic.
-        queue_id: i32,
-        /// First queue offset.
-        from: i64,
-        /// Queue offset behind the last.
-        to: i64,
-        /// Where the message behind them lies.
-        physical_offset: u64,
-    },
-    /// A record has a queue offset that an earlier one has.
-    #[error(
-        "the record at offset {physical_offset} repeats offset {queue_offset} of queue {topic}-{queue_id}"
-    )]
-    OffsetRepeated {
-        /// Topic.
-        topic: String,
-        /// Queue of the topic.
-        queue_id: i32,
-        /// The queue offset.
-        queue_offset: i64,
-        /// Where the record lies.
-        physical_offset: u64,
-    },
+    #[error("messages {0} are lost with the damaged log; the first lay at offset {at}", at = .0.physical_offset)]
+    MessagesLost(QueueRange),
+    /// Queue offsets between two messages have neither a message nor a unit. The range's physical offset is that of the message
+    /// behind them.
+    #[error("there are neither messages nor units {0}; the next message lies at offset {at}", at = .0.physical_offset)]
+    OffsetsEmpty(QueueRange),
+    /// Records have queue offsets that earlier ones have.
+    #[error("messages {0} repeat offsets of earlier ones; the first lies at offset {at}", at = .0.physical_offset)]
+    OffsetsRepeated(QueueRange),
     /// An index file can't be used.
     #[error("the index file can't be used: {reason}")]
     IndexFile {
@@ -274,13 +213,13 @@ impl Problem {
             Problem::TornTail { .. } => "torn-tail",
             Problem::QueueFileLength { .. } => "queue-file-length",
             Problem::QueueFileName { .. } => "queue-file-name",
-            Problem::UnitsMissing { .. } => "units-missing",
-            Problem::UnitsWrong { .. } => "units-wrong",
-            Problem::UnitsWithoutMessage { .. } => "units-without-message",
-            Problem::UnitsBehindEnd { .. } => "units-behind-end",
-            Problem::MessagesLost { .. } => "messages-lost",
-            Problem::OffsetsEmpty { .. } => "offsets-empty",
-            Problem::OffsetRepeated { .. } => "offset-repeated",
+            Problem::UnitsMissing(_) => "units-missing",
+            Problem::UnitsWrong(_) => "units-wrong",
+            Problem::UnitsWithoutMessage(_) => "units-without-message",
+            Problem::UnitsBehindEnd(_) => "units-behind-end",
+            Problem::MessagesLost(_) => "messages-lost",
+            Problem::OffsetsEmpty(_) => "offsets-empty",
+            Problem::OffsetsRepeated(_) => "offset-repeated",
             Problem::IndexFile { .. } => "index-file",
             Problem::IndexLinks { .. } => "index-links",
             Problem::IndexUnitsWithoutMessage { .. } => "index-units-without-message",
@@ -301,10 +240,10 @@ impl Problem {
             | Problem::LogFilesMissing { .. }
             | Problem::LogDamaged { .. }
             | Problem::TornTail { .. }
-            | Problem::UnitsBehindEnd { .. }
-            | Problem::MessagesLost { .. }
-            | Problem::OffsetsEmpty { .. }
-            | Problem::OffsetRepeated { .. } => Severity::Damage,
+            | Problem::UnitsBehindEnd(_)
+            | Problem::MessagesLost(_)
+            | Problem::OffsetsEmpty(_)
+            | Problem::OffsetsRepeated(_) => Severity::Damage,
             Problem::NotClosed
             | Problem::ForeignFile
             | Problem::EmptyLogFile

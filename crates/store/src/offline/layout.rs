@@ -8,7 +8,7 @@ use crate::error::FileError;
 use crate::index::{IndexFile, index_files};
 use crate::log::{load_files, parse_file_name};
 use crate::options::StoreOptions;
-use crate::queue::UNIT;
+use crate::queue::{BATCH_DIRECTORY, BATCH_UNIT, UNIT, UNITS_DIRECTORY};
 
 /// Queue files that are looked at: a store may have millions.
 const QUEUE_FILES_LOOKED_AT: usize = 200;
@@ -20,6 +20,8 @@ pub struct Layout {
     pub commit_log_file_size: Option<u32>,
     /// `mappedFileSizeConsumeQueue`.
     pub consume_queue_file_size: Option<u32>,
+    /// `mapperFileSizeBatchConsumeQueue`.
+    pub batch_consume_queue_file_size: Option<u32>,
     /// `maxHashSlotNum` and `maxIndexNum`.
     pub index: Option<(u32, u32)>,
     /// There are light queues, so `enableMultiDispatch` was true.
@@ -33,11 +35,12 @@ impl Layout {
         let log_files = load_files(commit_log_directory)?;
         let bases = log_files.iter().map(|file| file.base);
         layout.commit_log_file_size = common_len(log_files.iter().map(|file| file.len), bases, 1);
-        let (queue_files, multi_dispatch) = sample_of_queue_files(&root.join("consumequeue"));
+        let (mut queue_files, multi_dispatch) = sample_of_queue_files(&root.join("consumequeue"));
         layout.multi_dispatch = multi_dispatch;
-        let bases = queue_files.iter().map(|(base, _)| *base);
-        layout.consume_queue_file_size =
-            common_len(queue_files.iter().map(|(_, len)| *len), bases, UNIT as u64);
+        queue_files.extend(sample_of_queue_files(&root.join(UNITS_DIRECTORY)).0);
+        layout.consume_queue_file_size = common_queue_len(&queue_files, UNIT);
+        let (batch_files, _) = sample_of_queue_files(&root.join(BATCH_DIRECTORY));
+        layout.batch_consume_queue_file_size = common_queue_len(&batch_files, BATCH_UNIT);
         let index = root.join("index");
         if index.is_dir() {
             layout.index = index_files(&index)?.iter().find_map(|path| IndexFile::infer_counts(path));
@@ -50,6 +53,8 @@ impl Layout {
         options.commit_log_file_size = self.commit_log_file_size.unwrap_or(options.commit_log_file_size);
         options.consume_queue_file_size =
             self.consume_queue_file_size.unwrap_or(options.consume_queue_file_size);
+        options.batch_consume_queue_file_size =
+            self.batch_consume_queue_file_size.unwrap_or(options.batch_consume_queue_file_size);
         (options.index_slots, options.index_units) =
             self.index.unwrap_or((options.index_slots, options.index_units));
         options.multi_dispatch_enabled |= self.multi_dispatch;
@@ -70,6 +75,10 @@ fn common_len(
     let common =
         counts.into_iter().filter(|(len, _)| fits(*len)).max_by_key(|(len, count)| (*count, *len))?;
     u32::try_from(common.0).ok()
+}
+
+fn common_queue_len(files: &[(u64, u64)], unit: usize) -> Option<u32> {
+    common_len(files.iter().map(|(_, len)| *len), files.iter().map(|(base, _)| *base), unit as u64)
 }
 
 /// Names and lengths of some queue files, and whether there are light queues.

@@ -7,8 +7,10 @@
 //! What is known about formats is not repeated here: records are read by the walk that recovery uses, and what belongs into
 //! queues and index is what the dispatcher would put there.
 
+mod batch_audit;
 mod check;
 mod finding;
+mod held;
 mod index_audit;
 mod layout;
 mod queue_audit;
@@ -23,7 +25,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 pub use check::{CheckProgress, CheckReport, Checked};
-pub use finding::{Finding, Problem, Severity};
+pub use finding::{Finding, Problem, QueueRange, Severity};
 pub use layout::Layout;
 pub use rebuild::{Rebuilt, rebuild};
 pub use records::{Selected, Selection};

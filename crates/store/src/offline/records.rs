@@ -3,14 +3,15 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use ferromq_protocol::message::{RecordView, java_string_hash_onto};
+use ferromq_protocol::message::{RecordView, java_string_hash_onto, sysflag};
 
 use crate::commit_log::{Entry, entry_at};
 use crate::error::{FileError, OpenError};
 use crate::index::{IndexFile, index_files, key_hash, topic_hash};
+use crate::late::inner_num;
 use crate::log::Segment;
 use crate::lookup::has_key;
-use crate::queue::ConsumeQueues;
+use crate::queue::{BatchUnit, ConsumeQueue, ConsumeQueues};
 use crate::recovery::{Met, find_whole, walk};
 
 use super::OfflineStore;
@@ -61,9 +62,23 @@ impl Selection {
             && (begin..=end).contains(&record.store_timestamp())
             && self.topic.as_deref().is_none_or(|topic| record.topic_bytes() == topic.as_bytes())
             && self.queue_id.is_none_or(|queue_id| record.queue_id() == queue_id)
-            && self.queue_offsets.contains(&record.queue_offset())
+            && overlap(&queue_offsets_of(record), &self.queue_offsets)
             && self.key.as_deref().is_none_or(|key| has_key(record, key, false))
     }
+}
+
+/// The queue offsets of a record: a batch in one record has several.
+fn queue_offsets_of(record: &RecordView<'_>) -> Range<i64> {
+    let messages = match record.sys_flag() & sysflag::INNER_BATCH {
+        0 => 1,
+        _ => inner_num(record.properties()).unwrap_or(1),
+    };
+    let base = record.queue_offset();
+    base..base.saturating_add(i64::from(messages))
+}
+
+fn overlap(a: &Range<i64>, b: &Range<i64>) -> bool {
+    a.start < b.end && b.start < a.end
 }
 
 /// What a selection brings.
@@ -91,9 +106,14 @@ impl OfflineStore {
     ) -> Result<(), OpenError> {
         if !selection.read_log {
             if let (Some(topic), Some(queue_id)) = (&selection.topic, selection.queue_id) {
-                let directory = self.options.root.join("consumequeue");
-                if directory.join(topic).join(queue_id.to_string()).is_dir() {
-                    return self.messages_of_queue(selection, topic, queue_id, take);
+                let queues = ConsumeQueues::new(&self.options);
+                let queue = queues.get_or_create(topic, queue_id);
+                // These every broker writes, and so they are never behind.
+                if queues.batch().contains(topic) && queue.batch_directory().is_dir() {
+                    return self.messages_of_batch_queue(selection, &queue, take);
+                }
+                if queue.directory().is_dir() {
+                    return self.messages_of_queue(selection, &queue, take);
                 }
             }
             if let (Some(topic), Some(key)) = (&selection.topic, &selection.key)
@@ -171,56 +191,61 @@ impl OfflineStore {
     fn messages_of_queue(
         &self,
         selection: &Selection,
-        topic: &str,
-        queue_id: i32,
+        queue: &ConsumeQueue,
         take: &mut dyn FnMut(Selected<'_>) -> ControlFlow<()>,
     ) -> Result<(), OpenError> {
-        let directory = self.options.root.join("consumequeue");
-        let units = self.options.consume_queue_file_units();
-        let queue = ConsumeQueues::new(&self.options).get_or_create(topic, queue_id);
-        let mut files = QueueFiles::new(directory.clone(), units);
+        let mut files = QueueFiles::of_queues(&self.options);
+        let directory = files.directory(queue);
         let failed = || FileError::at("read", &directory);
-        // Where the log files begin that the times and offsets allow.
-        let of_interest = self.files_of_interest(selection)?;
-        let first_physical = self.files.get(of_interest.start).map_or(u64::MAX, |file| file.base);
-        let first_physical = first_physical.max(selection.physical.start);
-        let end_physical = self.files.get(of_interest.end).map_or(u64::MAX, |file| file.base);
-        let end_physical = end_physical.min(selection.physical.end);
-        // The queue says which messages are in it: those of a light queue have another topic.
-        let wanted =
-            Selection { topic: None, queue_id: None, queue_offsets: i64::MIN..i64::MAX, ..selection.clone() };
-        let mut reader = Reader::new(self);
-        for (base, _) in files.list(&queue).map_err(failed())? {
-            if !base.is_multiple_of(files.file_bytes()) {
-                continue;
-            }
-            let first = (base / files.unit_bytes()) as i64;
-            let end = first.saturating_add(files.units_per_file()).min(selection.queue_offsets.end);
-            let mut offset = first.max(selection.queue_offsets.start);
+        let mut walk = QueueWalk::new(self, selection)?;
+        for range in files.ranges(queue).map_err(failed())? {
+            let end = range.end.min(selection.queue_offsets.end);
+            let mut offset = range.start.max(selection.queue_offsets.start);
             // Units ascend along the log: a file whose last one lies before it has none.
-            let last = files.unit(&queue, end - 1).map_err(failed())?;
-            if last.is_message() && last.physical_offset < first_physical {
+            let last = files.unit(queue, end - 1).map_err(failed())?;
+            if last.is_message() && last.physical_offset < walk.physical.start {
                 continue;
             }
             while offset < end {
-                let unit = files.unit(&queue, offset).map_err(failed())?;
+                let unit = files.unit(queue, offset).map_err(failed())?;
                 if !unit.is_written() {
-                    offset = files.skip_unwritten(&queue, offset, end).map_err(failed())?;
+                    offset = files.skip_unwritten(queue, offset, end).map_err(failed())?;
                     continue;
                 }
                 offset += 1;
-                if !unit.is_message() || unit.physical_offset < first_physical {
-                    continue;
-                }
-                if unit.physical_offset >= end_physical {
+                if unit.is_message() && walk.visit(unit.physical_offset, take)?.is_break() {
                     return Ok(());
                 }
-                let flow = reader.with(unit.physical_offset, |found| match found {
-                    Ok(record) if wanted.means(record) => take(Selected::Message(record)),
-                    Ok(_) => ControlFlow::Continue(()),
-                    Err(reason) => take(Selected::Damage { offset: unit.physical_offset, reason }),
-                })?;
-                if flow.is_break() {
+            }
+        }
+        Ok(())
+    }
+
+    fn messages_of_batch_queue(
+        &self,
+        selection: &Selection,
+        queue: &ConsumeQueue,
+        take: &mut dyn FnMut(Selected<'_>) -> ControlFlow<()>,
+    ) -> Result<(), OpenError> {
+        let mut files = QueueFiles::of_batch_queues(&self.options);
+        let directory = files.directory(queue);
+        let failed = || FileError::at("read", &directory);
+        let mut walk = QueueWalk::new(self, selection)?;
+        for range in files.ranges(queue).map_err(failed())? {
+            let last = BatchUnit::decode(&files.bytes(queue, range.end - 1).map_err(failed())?);
+            if last.is_some_and(|last| last.unit.physical_offset < walk.physical.start) {
+                continue;
+            }
+            let mut index = range.start;
+            while index < range.end {
+                let Some(unit) = BatchUnit::decode(&files.bytes(queue, index).map_err(failed())?) else {
+                    index = files.skip_unwritten(queue, index, range.end).map_err(failed())?;
+                    continue;
+                };
+                index += 1;
+                if overlap(&(unit.base..unit.end()), &selection.queue_offsets)
+                    && walk.visit(unit.unit.physical_offset, take)?.is_break()
+                {
                     return Ok(());
                 }
             }
@@ -269,6 +294,49 @@ impl OfflineStore {
             }
         }
         Ok(())
+    }
+}
+
+/// Reads the messages to which the units of a queue point.
+struct QueueWalk<'a> {
+    reader: Reader<'a>,
+    wanted: Selection,
+    /// Where in the log the selection may have messages, as far as times and offsets tell.
+    physical: Range<u64>,
+    /// The record read last: the units of a batch follow each other.
+    last: Option<u64>,
+}
+
+impl<'a> QueueWalk<'a> {
+    fn new(store: &'a OfflineStore, selection: &Selection) -> Result<Self, OpenError> {
+        let of_interest = store.files_of_interest(selection)?;
+        let base_of = |number: usize| store.files.get(number).map_or(u64::MAX, |file| file.base);
+        let physical = base_of(of_interest.start).max(selection.physical.start)
+            ..base_of(of_interest.end).min(selection.physical.end);
+        // The queue says which messages are in it: those of a light queue have another topic.
+        let wanted =
+            Selection { topic: None, queue_id: None, queue_offsets: i64::MIN..i64::MAX, ..selection.clone() };
+        Ok(QueueWalk { reader: Reader::new(store), wanted, physical, last: None })
+    }
+
+    /// The message of the next unit. Units ascend along the log.
+    fn visit(
+        &mut self,
+        offset: u64,
+        take: &mut dyn FnMut(Selected<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, OpenError> {
+        if offset >= self.physical.end {
+            return Ok(ControlFlow::Break(()));
+        }
+        if offset < self.physical.start || self.last.replace(offset) == Some(offset) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let wanted = &self.wanted;
+        self.reader.with(offset, |found| match found {
+            Ok(record) if wanted.means(record) => take(Selected::Message(record)),
+            Ok(_) => ControlFlow::Continue(()),
+            Err(reason) => take(Selected::Damage { offset, reason }),
+        })
     }
 }
 

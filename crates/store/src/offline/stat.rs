@@ -12,6 +12,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use crate::error::{FileError, OpenError};
+use crate::queue::{BATCH_DIRECTORY, UNITS_DIRECTORY};
 use crate::recovery::{Met, walk};
 
 use super::OfflineStore;
@@ -66,7 +67,7 @@ pub struct TopicStatistics {
 pub struct Statistics {
     /// `commitlog/`.
     pub log: Files,
-    /// `consumequeue/`.
+    /// `consumequeue/`, and what topics of batches have instead.
     pub queues: Files,
     /// `index/`.
     pub index: Files,
@@ -98,8 +99,9 @@ impl OfflineStore {
         files_below(&log, 1, &mut statistics.log).map_err(FileError::at("list", &log))?;
         let index = root.join("index");
         files_below(&index, 1, &mut statistics.index).map_err(FileError::at("list", &index))?;
-        let queues = root.join("consumequeue");
-        queue_files(&queues, &mut statistics).map_err(FileError::at("list", &queues))?;
+        for queues in ["consumequeue", BATCH_DIRECTORY, UNITS_DIRECTORY].map(|name| root.join(name)) {
+            queue_files(&queues, &mut statistics).map_err(FileError::at("list", &queues))?;
+        }
 
         let mut counter = Counter { statistics, zone: TimeZone::system(), day: None, days: 0, reported: 0 };
         let mut damages = 0;
@@ -214,7 +216,8 @@ fn queue_files(directory: &Path, statistics: &mut Statistics) -> io::Result<()> 
                 files_below(&queue.path(), 1, &mut statistics.queues)?;
             }
         }
-        statistics.topics.entry(name).or_default().queues = queues;
+        let topic = statistics.topics.entry(name).or_default();
+        topic.queues = topic.queues.max(queues);
     }
     Ok(())
 }

@@ -19,7 +19,8 @@ pub(super) struct StateFiles {
     /// Seconds of the checkpoint file's last change.
     checkpoint_modified_s: i64,
     marks: Option<Marks>,
-    is_closed: bool,
+    /// What is in the abort file; `None` if there is none.
+    abort: Option<String>,
 }
 
 impl StateFiles {
@@ -50,11 +51,21 @@ impl StateFiles {
         if read(root, "ferromq.queues")?.is_some() && QueueList::load(root).is_none() {
             wrong("ferromq.queues", "the list of queues can't be read: the next start reads the whole log");
         }
-        let is_closed = read_abort(root)?.is_none();
-        if !is_closed {
+        let abort = read_abort(root)?;
+        if abort.is_some() {
             found(Finding { file: root.join("abort"), position: None, problem: Problem::NotClosed });
         }
-        Ok(StateFiles { root: root.to_owned(), checkpoint, checkpoint_modified_s, marks, is_closed })
+        Ok(StateFiles { root: root.to_owned(), checkpoint, checkpoint_modified_s, marks, abort })
+    }
+
+    /// Up to which place of the log FerroMQ wrote it, as far as that is known. Behind it another broker did.
+    pub(super) fn written_by_us(&self) -> u64 {
+        match &self.marks {
+            None => 0,
+            Some(marks) if marks.clean => marks.log_end,
+            Some(marks) if self.abort.as_ref() == Some(&marks.abort) => u64::MAX,
+            Some(marks) => marks.written,
+        }
     }
 
     /// Reports what does not go with the log.
@@ -75,7 +86,7 @@ impl StateFiles {
         }
         if let Some(marks) = &self.marks
             && marks.clean
-            && self.is_closed
+            && self.abort.is_none()
             && marks.checkpoint_modified_s == self.checkpoint_modified_s
             && marks.log_end != log.log_end
         {

@@ -18,11 +18,12 @@ use crate::disk;
 use crate::log::{file_name, parse_file_name};
 
 /// Where the consume queues of these topics are.
-pub(super) const UNITS_DIRECTORY: &str = "batchconsumequeue.units";
-const DIRECTORY: &str = "batchconsumequeue";
+pub(crate) const UNITS_DIRECTORY: &str = "batchconsumequeue.units";
+/// Where other brokers look for them.
+pub(crate) const BATCH_DIRECTORY: &str = "batchconsumequeue";
 
 /// Length of a unit.
-const BATCH_UNIT: usize = 46;
+pub(crate) const BATCH_UNIT: usize = 46;
 
 /// A record in a batch queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +37,7 @@ pub(crate) struct BatchUnit {
 }
 
 impl BatchUnit {
-    fn encode(self) -> [u8; BATCH_UNIT] {
+    pub(crate) fn encode(self) -> [u8; BATCH_UNIT] {
         let mut bytes = [0; BATCH_UNIT];
         bytes[..20].copy_from_slice(&self.unit.encode());
         bytes[20..28].copy_from_slice(&self.store_timestamp.to_be_bytes());
@@ -48,12 +49,17 @@ impl BatchUnit {
     }
 
     /// `None` for zeros, which is what the rest of a file holds, and for nonsense.
-    fn decode(bytes: &[u8; BATCH_UNIT]) -> Option<BatchUnit> {
+    pub(crate) fn decode(bytes: &[u8; BATCH_UNIT]) -> Option<BatchUnit> {
         let unit = Unit::decode(bytes.first_chunk()?);
         let long = |at: usize| bytes[at..].first_chunk().map(|bytes| i64::from_be_bytes(*bytes));
         let messages = u16::from_be_bytes([bytes[36], bytes[37]]);
         let decoded = BatchUnit { unit, store_timestamp: long(20)?, base: long(28)?, messages };
         (unit.is_message() && decoded.base >= 0 && messages > 0).then_some(decoded)
+    }
+
+    /// Queue offset behind its last message.
+    pub(crate) fn end(self) -> i64 {
+        self.base.saturating_add(i64::from(self.messages))
     }
 }
 
@@ -87,12 +93,12 @@ impl BatchQueues {
     /// `topics` are those that are known to be of this kind; others are found by their directories.
     pub(super) fn new(root: &Path, file_len: u64, topics: impl IntoIterator<Item = String>) -> Self {
         let mut topics: HashSet<String> = topics.into_iter().collect();
-        for directory in [DIRECTORY, UNITS_DIRECTORY] {
+        for directory in [BATCH_DIRECTORY, UNITS_DIRECTORY] {
             let entries = fs::read_dir(root.join(directory)).into_iter().flatten();
             topics.extend(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()));
         }
         BatchQueues {
-            directory: root.join(DIRECTORY),
+            directory: root.join(BATCH_DIRECTORY),
             file_len,
             any: AtomicBool::new(!topics.is_empty()),
             topics: RwLock::new(topics),
@@ -114,7 +120,7 @@ impl BatchQueues {
 
     /// Adds the unit of a record. Only by the dispatcher.
     pub(crate) fn push(&self, topic: &str, queue_id: i32, unit: BatchUnit) -> io::Result<()> {
-        let directory = self.directory.join(topic).join(queue_id.to_string());
+        let directory = self.queue_directory(topic, queue_id);
         let mut queues = self.queues.lock();
         let queue = match queues.by_directory.get_mut(&directory) {
             Some(queue) => queue,
@@ -156,7 +162,7 @@ impl BatchQueues {
         for (topic, queue_id, directory) in self.discover()? {
             let files = self.files(&directory)?;
             let last = files.end()?.checked_sub(1).map_or(Ok(None), |last| files.unit(last))?;
-            ends.extend(last.map(|last| (topic, queue_id, last.base + i64::from(last.messages))));
+            ends.extend(last.map(|last| (topic, queue_id, last.end())));
         }
         Ok(ends)
     }
@@ -230,8 +236,13 @@ impl BatchQueues {
         Ok(())
     }
 
+    /// The directory of a queue.
+    pub(super) fn queue_directory(&self, topic: &str, queue_id: i32) -> PathBuf {
+        self.directory.join(topic).join(queue_id.to_string())
+    }
+
     /// Every queue with a directory.
-    fn discover(&self) -> io::Result<Vec<(String, i32, PathBuf)>> {
+    pub(super) fn discover(&self) -> io::Result<Vec<(String, i32, PathBuf)>> {
         let mut found = Vec::new();
         for topic in entries(&self.directory)? {
             for queue in entries(&topic)? {

@@ -1,6 +1,7 @@
 //! One consume queue (`docs/spec/02-store.md` §6).
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -153,6 +154,16 @@ impl ConsumeQueue {
 
     pub(super) fn files(&self) -> &QueueFiles {
         &self.files
+    }
+
+    /// Where its files are.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.files.queue_directory(self.name())
+    }
+
+    /// Where other brokers find its files, if batches of its topic are one record each.
+    pub(crate) fn batch_directory(&self) -> PathBuf {
+        self.files.batch().queue_directory(&self.topic, self.queue_id)
     }
 
     /// Whether the files are known to hold what they should: see [`check`](Self::check).

@@ -70,6 +70,10 @@ impl QueueFiles {
         &self.directory
     }
 
+    pub(crate) fn batch(&self) -> &BatchQueues {
+        &self.batch
+    }
+
     pub(crate) fn units_per_file(&self) -> u64 {
         self.units_per_file
     }

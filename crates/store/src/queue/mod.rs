@@ -13,7 +13,7 @@ mod unwritten;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
@@ -21,7 +21,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::disk;
 use crate::options::StoreOptions;
-pub(crate) use batch_queue::{BatchQueues, BatchUnit};
+pub(crate) use batch_queue::{BATCH_DIRECTORY, BATCH_UNIT, BatchQueues, BatchUnit, UNITS_DIRECTORY};
 pub(crate) use check::Doubt;
 pub(crate) use consume_queue::Pushed;
 pub use consume_queue::{ConsumeQueue, QueueWatch};
@@ -199,6 +199,14 @@ impl ConsumeQueues {
         Ok(())
     }
 
+    /// Makes handles for every queue that has a directory of units that other brokers read.
+    pub(crate) fn discover_batch_queues(&self) -> io::Result<()> {
+        for (topic, queue_id, _) in self.batch.discover()? {
+            self.get_or_create(&topic, queue_id);
+        }
+        Ok(())
+    }
+
     /// Compares the topics that have a directory with those that have a queue with something in its files.
     pub(crate) fn compare_directories(&self) -> io::Result<Directories> {
         let topics = self.topics.read();
@@ -219,6 +227,11 @@ impl ConsumeQueues {
 
     pub(crate) fn directory(&self) -> &Path {
         self.files.directory()
+    }
+
+    /// Where the queues of a topic are.
+    pub(crate) fn topic_directory(&self, topic: &str) -> PathBuf {
+        self.files.topic_directory(topic)
     }
 
     /// Begins a new list with what is in the files of every queue. All units below `position` must have been written; before
