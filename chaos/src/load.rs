@@ -8,7 +8,7 @@ use ferromq_client::{
 };
 use ferromq_protocol::message::id::parse_offset_id;
 use tokio::sync::{RwLock, RwLockWriteGuard};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::cluster::BROKER_NAME;
@@ -39,17 +39,22 @@ pub(crate) struct Load {
     /// Held by every producer while it sends.
     gate: Arc<RwLock<()>>,
     stop: CancellationToken,
+    onlooker: DropGuard,
 }
 
 impl Load {
     /// Starts them.
     pub(crate) async fn start(namesrv: &str, history: &Arc<History>) -> Result<Self, Error> {
+        let looking = CancellationToken::new();
+        let onlooker = looking.clone().drop_guard();
+        tokio::spawn(looking.run_until_cancelled_owned(watch_progress(namesrv.to_owned(), history.clone())));
         let mut load = Self {
             clients: Vec::new(),
             producers: TaskTracker::new(),
             consumers: Vec::new(),
             gate: Arc::default(),
             stop: CancellationToken::new(),
+            onlooker,
         };
         for number in 0..CONSUMERS {
             let client = load.client(namesrv)?;
@@ -79,9 +84,6 @@ impl Load {
             let producing = produce(producer, number, names_queue, history.clone(), load.gate.clone());
             load.producers.spawn(load.stop.clone().run_until_cancelled_owned(producing));
         }
-        load.producers.spawn(
-            load.stop.clone().run_until_cancelled_owned(watch_progress(namesrv.to_owned(), history.clone())),
-        );
         Ok(load)
     }
 
@@ -100,13 +102,18 @@ impl Load {
         self.gate.write().await
     }
 
-    /// Ends everything.
-    pub(crate) async fn stop(self) {
-        let held = self.gate.write().await;
+    /// Ends the producers. Nothing is sent any more when this returns, and what was sent is noted.
+    pub(crate) async fn stop_producers(&self) {
+        let _held = self.hold().await;
         self.stop.cancel();
         self.producers.close();
         self.producers.wait().await;
-        drop(held);
+    }
+
+    /// Ends everything.
+    pub(crate) async fn stop(self) {
+        self.stop_producers().await;
+        drop(self.onlooker);
         for client in &self.clients {
             client.shutdown().await;
         }

@@ -194,11 +194,9 @@ async fn judge(
     nemesis::mend(cluster, history)?;
     await_acknowledgements(cluster, history).await?;
 
-    {
-        let _held = load.hold().await;
-        cluster.caught_up(TOPIC, PATIENCE).await.map_err(Failure::Stuck)?;
-        await_deliveries(cluster, history).await?;
-    }
+    load.stop_producers().await;
+    cluster.caught_up(TOPIC, PATIENCE).await.map_err(Failure::Stuck)?;
+    await_deliveries(cluster, history).await?;
     load.stop().await;
     cluster.terminate(TERMINATE_PATIENCE)?;
 

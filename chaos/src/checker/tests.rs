@@ -174,8 +174,8 @@ fn replicas_are_the_same() {
 
 #[test]
 fn a_term_has_one_master() {
-    let mut story = Story::default();
-    story.masters = vec![Mastership { term: 1, node: 0 }, Mastership { term: 2, node: 1 }];
+    let masters = vec![Mastership { term: 1, node: 0 }, Mastership { term: 2, node: 1 }];
+    let mut story = Story { masters, ..Story::default() };
     assert_eq!(story.broken(), []);
     story.masters.push(Mastership { term: 2, node: 2 });
     assert_eq!(story.broken(), [Broken::TwoMasters]);

@@ -38,7 +38,8 @@ pub(super) struct Member {
 impl Member {
     /// Takes part in the group of the settings. Needs a Tokio runtime.
     pub(super) async fn start(store: &Arc<Store>, config: &BrokerConfig) -> Result<Member, RaftError> {
-        let node = RaftNode::start(settings(config)?, store.clone(), Arc::new(Tcp)).await?;
+        let network = Arc::new(Tcp { bind_address: config.bind_address.clone() });
+        let node = RaftNode::start(settings(config)?, store.clone(), network).await?;
         Ok(Member {
             roles: node.roles(),
             node: Mutex::new(Some(Arc::new(node))),

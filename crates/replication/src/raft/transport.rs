@@ -23,7 +23,7 @@ pub trait Transport: Send + Sync + 'static {
     /// Connects to `host:port`.
     fn connect<'a>(&'a self, address: &'a str) -> Pending<'a, BoxedConnection>;
 
-    /// Listens at the port of `host:port`, on all interfaces.
+    /// Listens at the port of `host:port`.
     fn listen<'a>(&'a self, address: &'a str) -> Pending<'a, Box<dyn Listener>>;
 }
 
@@ -34,8 +34,11 @@ pub trait Listener: Send + 'static {
 }
 
 /// Plain TCP without Nagle's delay.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Tcp;
+#[derive(Debug, Clone)]
+pub struct Tcp {
+    /// Address of the interface on which others are awaited; `0.0.0.0` is all of them.
+    pub bind_address: String,
+}
 
 impl Transport for Tcp {
     fn connect<'a>(&'a self, address: &'a str) -> Pending<'a, BoxedConnection> {
@@ -48,7 +51,7 @@ impl Transport for Tcp {
 
     fn listen<'a>(&'a self, address: &'a str) -> Pending<'a, Box<dyn Listener>> {
         Box::pin(async move {
-            let listener = TcpListener::bind(("0.0.0.0", port_of(address)?)).await?;
+            let listener = TcpListener::bind((self.bind_address.as_str(), port_of(address)?)).await?;
             Ok(Box::new(listener) as Box<dyn Listener>)
         })
     }
