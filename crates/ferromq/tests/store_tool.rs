@@ -259,3 +259,36 @@ fn statistics_are_a_table_or_json() {
     let days = document["days"].as_object().expect("days");
     assert_eq!(days.values().filter_map(|day| day["messages"].as_u64()).sum::<u64>(), 50);
 }
+
+#[test]
+fn a_store_of_dledger_mode_is_imported_and_checked() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/data/dledger-5.3.3.tar.gz");
+    let unpacked = Command::new("tar").arg("xzf").arg(archive).arg("-C").arg(directory.path()).status();
+    assert!(unpacked.expect("tar runs").success());
+    let source = directory.path().join("store");
+    let target = directory.path().join("imported");
+    let to = ["import-dledger", "--to", &target.display().to_string()];
+    let (code, said) = status(&store(&to, &source));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("434 messages") && said.contains("committed up to 433"), "{said}");
+    assert!(said.contains("verified   434 messages"), "{said}");
+    let (code, said) = status(&store(&["check"], &target));
+    assert_eq!(code, Some(0), "{said}");
+
+    // Once more would overwrite it.
+    let (code, said) = status(&store(&to, &source));
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("is there already"), "{said}");
+
+    fs::remove_dir_all(&target).expect("the imported store goes");
+    let entries = source.join("dledger-n1/data/00000000000000000000");
+    let entries = fs::File::options().write(true).open(entries).expect("the file of the first entries");
+    entries.write_all_at(b"?", 1000).expect("a damaged byte");
+    let (code, said) = status(&store(&to, &source));
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("dledger-n1/data/00000000000000000000:978: ") && !target.exists(), "{said}");
+    let (code, said) = status(&store(&[&to[..], &["--skip-damaged"]].concat(), &source));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("verified   433 messages"), "{said}");
+}

@@ -278,7 +278,7 @@ fn data_ranges(segment: &Segment, from: u64, end: u64) -> Vec<(u64, u64)> {
     ranges
 }
 
-fn first_nonzero(segment: &Segment, from: u64) -> Option<u64> {
+pub(crate) fn first_nonzero(segment: &Segment, from: u64) -> Option<u64> {
     first_nonzero_in(segment, from.max(segment.base()), segment.end())
 }
 

@@ -72,9 +72,7 @@ fn print(
 ) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for finding in listed {
-        let file = finding.file.strip_prefix(root).unwrap_or(&finding.file).display();
-        let position = finding.position.map(|position| format!(":{position}")).unwrap_or_default();
-        writeln!(out, "{} {file}{position}: {}", label(finding.problem.severity()), finding.problem)?;
+        writeln!(out, "{}", line(root, finding))?;
     }
     let all: u64 = counts.values().sum();
     if all > listed.len() as u64 {
@@ -98,6 +96,13 @@ fn print(
         wrong => writeln!(out, "{wrong} findings."),
     }?;
     out.flush()
+}
+
+/// A finding as it is printed.
+pub(super) fn line(root: &Path, finding: &Finding) -> String {
+    let file = finding.file.strip_prefix(root).unwrap_or(&finding.file).display();
+    let position = finding.position.map(|position| format!(":{position}")).unwrap_or_default();
+    format!("{} {file}{position}: {}", label(finding.problem.severity()), finding.problem)
 }
 
 fn label(severity: Severity) -> &'static str {

@@ -7,6 +7,7 @@ mod body;
 mod check;
 mod config_files;
 mod dump;
+mod import_dledger;
 mod place;
 mod progress;
 mod rebuild;
@@ -33,6 +34,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Print messages as lines of JSON
     Dump(dump::DumpArgs),
+    /// Make a store of what a stopped Java broker kept in DLedger mode
+    ImportDledger(import_dledger::ImportArgs),
     /// Lay queues and index anew from the log
     Rebuild(rebuild::RebuildArgs),
     /// Sizes, topics, messages per day
@@ -50,6 +53,8 @@ enum StoreToolError {
     Open(#[from] ferromq_store::OpenError),
     #[error(transparent)]
     File(#[from] ferromq_store::FileError),
+    #[error(transparent)]
+    Import(#[from] ferromq_store::offline::dledger::ImportError),
     #[error("can't write the output: {0}")]
     Output(#[from] std::io::Error),
 }
@@ -59,6 +64,7 @@ pub(crate) fn run(args: &StoreArgs) -> ExitCode {
     let outcome = match &args.command {
         Command::Check(args) => check::run(args),
         Command::Dump(args) => dump::run(args),
+        Command::ImportDledger(args) => import_dledger::run(args),
         Command::Rebuild(args) => rebuild::run(args),
         Command::Stat(args) => stat::run(args),
     };

@@ -2,13 +2,15 @@
 //!
 //! [`OfflineStore`] is the way in: it keeps brokers away as long as it lives, and maps one log file at a time, so that a log of
 //! a terabyte costs no more memory than a small one. [`check`](OfflineStore::check) compares everything that is derived from the
-//! log with it. [`Layout`] finds out with which file sizes a store was written.
+//! log with it. [`Layout`] finds out with which file sizes a store was written. [`dledger`] takes over the stores of Java's DLedger
+//! mode.
 //!
 //! What is known about formats is not repeated here: records are read by the walk that recovery uses, and what belongs into
 //! queues and index is what the dispatcher would put there.
 
 mod batch_audit;
 mod check;
+pub mod dledger;
 mod finding;
 mod held;
 mod index_audit;
