@@ -284,7 +284,7 @@ fn a_store_of_dledger_mode_is_imported_and_checked() {
     fs::remove_dir_all(&target).expect("the imported store goes");
     let entries = source.join("dledger-n1/data/00000000000000000000");
     let entries = fs::File::options().write(true).open(entries).expect("the file of the first entries");
-    entries.write_all_at(b"?", 1000).expect("a damaged byte");
+    entries.write_all_at(b"?", 1200).expect("a damaged byte");
     let (code, said) = status(&store(&to, &source));
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("dledger-n1/data/00000000000000000000:978: ") && !target.exists(), "{said}");

@@ -12,9 +12,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
-import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.protocol.body.HARuntimeInfo;
+import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
@@ -103,7 +103,7 @@ public final class MigrationScenarios {
         say(what);
         load.longestGapSeconds();
         setPermission(from, 4);
-        tell("No more sends: brokerPermission=4 on the %s broker. Consumers go on.", from);
+        tell("No more sends to %s (brokerPermission=4). Consumers go on.", name(from));
         long end = awaitStill(from);
         tell("Both logs end at %d.", end);
         Map<String, Long> before = copyProgress ? progressOf(from) : awaitSameProgress(from, to);
@@ -127,7 +127,7 @@ public final class MigrationScenarios {
         before.forEach((queue, offset) -> Check.that(after.getOrDefault(queue, -1L) >= offset,
             "progress of %s was %d, now it is %s", queue, offset, after.get(queue)));
         Check.equal(committed, progress(to, idle), "progress of the idle group");
-        tell("The %s broker is the master. Longest time without an acknowledgement: %.1f s.", to, load.longestGapSeconds());
+        tell("Now %s is the master. Longest time without an acknowledgement: %.1f s.", name(to), load.longestGapSeconds());
     }
 
     // Brokers
@@ -160,7 +160,7 @@ public final class MigrationScenarios {
     private void awaitInSync(String master) throws Exception {
         Check.await(120, "a slave that has caught up", () -> lag(master) < 100_000);
         HARuntimeInfo status = admin.getBrokerHAStatus(Environment.address(master));
-        tell("The %s master's log ends at %d, the slave lacks %d bytes.", master, status.getMasterCommitLogMaxOffset(), lag(master));
+        tell("The log of %s ends at %d, its slave lacks %d bytes.", name(master), status.getMasterCommitLogMaxOffset(), lag(master));
     }
 
     private long lag(String master) throws Exception {
@@ -203,16 +203,16 @@ public final class MigrationScenarios {
     // Progress
 
     private List<Long> commitForIdleGroup() throws Exception {
-        DefaultMQPullConsumer consumer = scenario.pullConsumer(idle);
+        SubscriptionGroupConfig group = new SubscriptionGroupConfig();
+        group.setGroupName(idle);
+        admin.createAndUpdateSubscriptionGroupConfig(Environment.address("java"), group);
         List<Long> committed = new ArrayList<>();
         for (int queueId = 0; queueId < Scenario.QUEUES; queueId++) {
             long offset = 10L * (queueId + 1);
-            consumer.updateConsumeOffset(new MessageQueue(scenario.topic(), BROKER, queueId), offset);
+            admin.updateConsumeOffset(Environment.address("java"), idle, new MessageQueue(scenario.topic(), BROKER, queueId), offset);
             committed.add(offset);
         }
-        consumer.getDefaultMQPullConsumerImpl().getOffsetStore().persistAll(consumer.fetchSubscribeMessageQueues(scenario.topic()));
-        Check.eventually(20, () -> Check.equal(committed, progress("java", idle), "progress of the idle group"));
-        consumer.shutdown();
+        Check.equal(committed, progress("java", idle), "progress of the idle group");
         return committed;
     }
 
@@ -244,6 +244,10 @@ public final class MigrationScenarios {
     private void say(String what) {
         System.out.printf("%n[%5.1f s, %d acknowledged, %d consumed] %s%n", (System.nanoTime() - begun) / 1e9, load.acknowledged(),
             load.consumed(), what);
+    }
+
+    private static String name(String server) {
+        return server.equals("java") ? "the Java broker" : "our broker";
     }
 
     private static void tell(String what, Object... args) {
