@@ -4,7 +4,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`Broker`] (`broker.rs`) | owns everything below; start, stop |
+//! | `Broker` (`broker.rs`) | owns everything below; start, stop |
 //! | `service` | which request goes to which handler, and on which thread |
 //! | `send` | the send path: checks, properties, retries and dead letters, batches |
 //! | `pull` | the pull path and long polling |

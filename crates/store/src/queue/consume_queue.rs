@@ -22,8 +22,8 @@ const WRITE_UNITS: usize = 8192;
 /// The newest units are in memory ("tail"); a background thread writes them to the file. Until then a crash loses them, and
 /// the log gives them back. An idle queue has no tail and no open file: it is the 200 bytes of this handle.
 ///
-/// After a start the offsets come from the list of queues ([`super::list`]), and nobody has looked at the queue's files yet.
-/// Whoever wants to read or write them makes sure first that they were [checked](Self::is_checked).
+/// After a start the offsets come from the list of queues (`queue::list`), and nobody has looked at the queue's files yet.
+/// Whoever wants to read or write them makes sure first that they were checked.
 #[derive(Debug)]
 pub struct ConsumeQueue {
     topic: Arc<str>,

@@ -10,7 +10,7 @@
 //! those of messages that have expired, and are refused as theirs are.
 //!
 //! **Queue offsets stay**, so what consumers have committed stays true. One exception: a broker of 5.3 that was killed can have
-//! given some of them twice ([`Numbering`](numbering::Numbering)).
+//! given some of them twice (`numbering`).
 
 mod entries;
 mod error;
