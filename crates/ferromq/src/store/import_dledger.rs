@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use ferromq_broker::batch_topics;
 use ferromq_broker::config::{BrokerConfig, store_options};
 use ferromq_store::StoreOptions;
 use ferromq_store::offline::dledger::{
@@ -92,18 +93,18 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, StoreToolError> {
 
 /// Settings of the new store.
 fn store_of(args: &ImportArgs, source: &DledgerSource) -> Result<StoreOptions, StoreToolError> {
-    let Some(file) = &args.config_file else {
-        let mut options = StoreOptions::new(&args.to);
-        if let Some(directory) = source.entries_directory() {
-            Layout::of(source.root(), directory)?.apply(&mut options);
+    let mut options = StoreOptions::new(&args.to);
+    if let Some(file) = &args.config_file {
+        let mut config = BrokerConfig::default();
+        for warning in config.read(file)? {
+            eprintln!("warning: {warning}");
         }
-        return Ok(options);
-    };
-    let mut config = BrokerConfig::default();
-    for warning in config.read(file)? {
-        eprintln!("warning: {warning}");
+        options = StoreOptions { root: args.to.clone(), ..store_options(&config) };
+    } else if let Some(directory) = source.entries_directory() {
+        Layout::of(source.root(), directory)?.apply(&mut options);
     }
-    Ok(StoreOptions { root: args.to.clone(), ..store_options(&config) })
+    options.batch_topics = batch_topics(&args.source.join("config"));
+    Ok(options)
 }
 
 fn print_survey(source: &DledgerSource, survey: &Survey) -> io::Result<()> {

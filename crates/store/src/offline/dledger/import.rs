@@ -226,8 +226,11 @@ impl Import<'_> {
         let mut kept = 0;
         for queue in queues.iter() {
             let (topic, queue_id) = (queue.topic(), queue.queue_id());
-            // Light queues are fed by the messages of other topics.
-            if self.survey.numbering.has(topic, queue_id) || topic.starts_with("%LMQ%") {
+            // Light queues are fed by the messages of other topics, and topics of batches have other files.
+            if self.survey.numbering.has(topic, queue_id)
+                || topic.starts_with("%LMQ%")
+                || queues.batch().contains(topic)
+            {
                 continue;
             }
             let path = Path::new(topic).join(queue_id.to_string());
