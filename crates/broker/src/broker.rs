@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use ferromq_protocol::body::{DataVersion, TopicConfigSerializeWrapper};
 use ferromq_protocol::message::RecordFields;
 use ferromq_remoting::{BindError, Limits, RunningServer, Server, ServerOptions};
-use ferromq_replication::classic::HaMaster;
+use ferromq_replication::autoswitch::EpochFileError;
 use ferromq_replication::raft::RaftError;
 use ferromq_store::{AppendError, ConsumeQueue, OpenError, Outcome, PushError, Store};
 use thiserror::Error;
@@ -28,7 +28,7 @@ use crate::pull::{ColdReads, HeldPulls};
 use crate::registration::{Registrant, Registration};
 use crate::replication::acks::GROUP_TIMEOUT;
 use crate::replication::acting::EscapeError;
-use crate::replication::{Replication, is_master};
+use crate::replication::{Replication, listens_for_slaves};
 use crate::schedule::{self, ScheduleService};
 use crate::send::BrokerProperties;
 use crate::service::{BrokerService, Port};
@@ -95,6 +95,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The epoch file can't be used.
+    #[error(transparent)]
+    Epochs(#[from] EpochFileError),
     /// `brokerIP1` is not an address.
     #[error("brokerIP1 must be an IP address, not `{0}`")]
     BrokerIp(String),
@@ -146,11 +149,11 @@ impl Broker {
         self.store_host
     }
 
-    /// Waits a while until the Raft group has agreed on what ends at `end` and was stored in the store's `term`; false if it has not,
-    /// or has another leader. Without a group there is nothing to wait for. Blocks.
+    /// Waits a while until everybody has what ends at `end` who has to, in a Raft group or under controllers, and was stored in the
+    /// store's `term`; false if that is not so, or another broker leads. Elsewhere there is nothing to wait for. Blocks.
     pub(crate) fn is_agreed(&self, end: u64, term: u64) -> bool {
-        !self.replication.is_raft()
-            || self.store.confirmed().wait_blocking(end, GROUP_TIMEOUT) && self.store.term() == term
+        let is_elected = self.replication.is_raft() || self.replication.controlled().is_some();
+        !is_elected || self.store.confirmed().wait_blocking(end, GROUP_TIMEOUT) && self.store.term() == term
     }
 
     /// Stores one message that the broker itself made: a retry, a delivery, a dead letter. Does not wait for a flush.
@@ -218,7 +221,7 @@ impl RunningBroker {
         let main = Server::bind(&config.bind_address, port(config.listen_port), options.clone())?;
         let fast_port = if config.listen_port == 0 { 0 } else { port(config.listen_port).saturating_sub(2) };
         let fast = Server::bind(&config.bind_address, fast_port, options)?;
-        let ha_listener = match is_master(&config) {
+        let ha_listener = match listens_for_slaves(&config) {
             true => Some(bind_ha(&config.bind_address, port(config.ha_port())).await?),
             false => None,
         };
@@ -240,13 +243,13 @@ impl RunningBroker {
         });
         let main = main.start(Arc::new(BrokerService::new(broker.clone(), Port::Main)))?;
         let fast = fast.start(Arc::new(BrokerService::new(broker.clone(), Port::Fast)))?;
-        broker.replication.synchronize(&broker).await;
+        let has_role = broker.replication.begin(&broker).await;
         let schedule = std::thread::Builder::new().name("schedule".to_owned()).spawn({
             let broker = broker.clone();
             move || schedule::run(&broker)
         })?;
         let tasks = vec![tokio::spawn(housekeeping(broker.clone()))];
-        if !broker.replication.is_raft() {
+        if has_role {
             broker.registration.start(broker.clone()).await;
         }
         Ok(Self { broker, main, fast, address, fast_address, tasks, schedule: Some(schedule) })
@@ -259,7 +262,7 @@ impl RunningBroker {
 
     /// Where it listens for slaves; `None` if it is one, or in a Raft group.
     pub fn ha_address(&self) -> Option<SocketAddr> {
-        self.broker.replication.master().map(HaMaster::address)
+        self.broker.replication.ha_address()
     }
 
     /// Where it listens for everything but pulls.

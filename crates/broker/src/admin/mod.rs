@@ -63,6 +63,7 @@ pub(crate) fn route(code: i32) -> Option<Handler> {
         request::GET_BROKER_HA_STATUS => Inline(replication::get_broker_ha_status),
         request::RESET_MASTER_FLUSH_OFFSET => Inline(replication::reset_master_flush_offset),
         request::GET_BROKER_EPOCH_CACHE => Inline(replication::get_broker_epoch_cache),
+        request::NOTIFY_BROKER_ROLE_CHANGED => Inline(replication::notify_broker_role_changed),
 
         request::UPDATE_COLD_DATA_FLOW_CTR_CONFIG => Inline(cold_data::update_config),
         request::REMOVE_COLD_DATA_FLOW_CTR_CONFIG => Inline(cold_data::remove_config),

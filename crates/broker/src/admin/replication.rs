@@ -28,6 +28,25 @@ pub(super) fn reset_master_flush_offset(
 }
 
 /// GET_BROKER_EPOCH_CACHE.
-pub(super) fn get_broker_epoch_cache(_: &Arc<Broker>, _: &Arc<Connection>, _: &RemotingCommand) -> Answer {
-    Err(Refusal::system_error("this request only for controllerMode "))
+pub(super) fn get_broker_epoch_cache(
+    broker: &Arc<Broker>,
+    _: &Arc<Connection>,
+    _: &RemotingCommand,
+) -> Answer {
+    match broker.replication.controlled() {
+        Some(controlled) => answer_body(&controlled.epochs(&broker.store, &broker.config())),
+        None => Err(Refusal::system_error("this request only for controllerMode ")),
+    }
+}
+
+/// NOTIFY_BROKER_ROLE_CHANGED.
+pub(super) fn notify_broker_role_changed(
+    broker: &Arc<Broker>,
+    _: &Arc<Connection>,
+    request: &RemotingCommand,
+) -> Answer {
+    if let Some(controlled) = broker.replication.controlled() {
+        controlled.notice(request);
+    }
+    Ok(RemotingCommand::success())
 }

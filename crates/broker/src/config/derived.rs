@@ -69,8 +69,9 @@ pub fn store_options(config: &BrokerConfig) -> StoreOptions {
         FlushDiskType::AsyncFlush => ferromq_store::FlushDiskType::AsyncFlush,
         FlushDiskType::SyncFlush => ferromq_store::FlushDiskType::SyncFlush,
     };
-    options.follower = config.broker_role == super::BrokerRole::Slave || config.enable_d_leger_commit_log;
-    if config.enable_d_leger_commit_log {
+    let is_elected = config.enable_d_leger_commit_log || config.enable_controller_mode;
+    options.follower = config.broker_role == super::BrokerRole::Slave || is_elected;
+    if is_elected {
         options.confirmed_by = ConfirmedBy::Replication { known: 0 };
     }
     options.flush_interval_commit_log = millis(config.flush_interval_commit_log);

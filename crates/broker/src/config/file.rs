@@ -137,7 +137,13 @@ impl BrokerConfig {
         if self.enable_controller_mode && self.enable_d_leger_commit_log {
             return Err(ConfigError::ControllerAndDledger);
         }
-        if self.broker_role == BrokerRole::Slave && self.broker_id <= 0 {
+        if self.enable_controller_mode {
+            if self.controller_addr.trim().is_empty() {
+                return Err(ConfigError::Conflict("enableControllerMode=true needs controllerAddr"));
+            }
+            // Without role until a controller gives one, whatever the file says.
+            (self.broker_role, self.broker_id) = (BrokerRole::Slave, -1);
+        } else if self.broker_role == BrokerRole::Slave && self.broker_id <= 0 {
             return Err(ConfigError::Conflict("Slave's brokerId must be > 0"));
         }
         self.check_supported()?;
@@ -157,7 +163,6 @@ impl BrokerConfig {
     fn check_supported(&self) -> Result<(), ConfigError> {
         let is_path_list = self.store_path_commit_log.as_ref().is_some_and(|path| path.contains([',', ';']));
         let asked_for = [
-            ("enableControllerMode", self.enable_controller_mode, "this version knows no controllers"),
             ("storeType", self.store_type != "default", "only the store type `default` is there"),
             ("configManagerVersion", self.config_manager_version != "v1", "only the version `v1` is there"),
             ("storePathCommitLog", is_path_list, "this version keeps its log in one directory"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ferromq_protocol::code::response;
 use ferromq_replication::classic::HaMaster;
-use ferromq_store::FlushDiskType;
+use ferromq_store::{AppendError, FlushDiskType};
 use tokio::time::timeout;
 
 use crate::answer::Refusal;
@@ -31,6 +31,8 @@ enum Replicas {
     None,
     /// So many replicas must have the message, the master included.
     AtLeast(usize),
+    /// All must have it that a controller may make master, and so many in all.
+    SyncStateSet { at_least: usize },
     /// A slave was wanted and none is there, or none that has kept up.
     Unavailable,
     /// The Raft group must have agreed on it, whatever the message says.
@@ -46,6 +48,9 @@ impl Acks {
         }
         let flush = broker.store.options().flush_disk_type == FlushDiskType::SyncFlush;
         let replicas = match config.broker_role {
+            _ if config.enable_controller_mode => {
+                Replicas::SyncStateSet { at_least: config.in_sync_replicas as usize }
+            }
             BrokerRole::SyncMaster => match config.in_sync_replicas {
                 // Nobody chooses this role to have no copy: what RocketMQ 4 does.
                 0 | 1 if broker.replication.has_slave_in_sync() => Replicas::AtLeast(2),
@@ -62,8 +67,12 @@ impl Acks {
         Self { flush, replicas, term }
     }
 
-    /// Whether there are as many replicas as a send needs: else it is refused. Only where slaves act for masters, that is asked first.
+    /// Whether there are as many replicas as a send needs: else it is refused. Only where slaves act for masters, and under
+    /// controllers, that is asked first.
     pub(crate) fn are_possible(broker: &Broker, config: &BrokerConfig) -> bool {
+        if let Some(controlled) = broker.replication.controlled() {
+            return controlled.in_sync() >= config.min_in_sync_replicas as usize;
+        }
         config.broker_role != BrokerRole::SyncMaster || replicas_wanted(broker, config).is_some()
     }
 
@@ -91,15 +100,18 @@ impl Acks {
             }
         };
         let replicated = async {
+            if let Replicas::SyncStateSet { at_least } = self.replicas {
+                return self.confirmed(broker, config, end, at_least).await;
+            }
             let (Replicas::AtLeast(replicas), Some(master)) = (self.replicas, broker.replication.master())
             else {
-                return u64::MAX;
+                return Some(u64::MAX);
             };
             let limit = Duration::from_millis(config.slave_timeout.into());
-            match timeout(limit, master.replicated(end, replicas)).await {
+            Some(match timeout(limit, master.replicated(end, replicas)).await {
                 Ok(()) => u64::MAX,
                 Err(_) => master.replicated_to(replicas),
-            }
+            })
         };
         let agreed = async {
             if self.replicas != Replicas::Group {
@@ -112,7 +124,34 @@ impl Acks {
         };
         let (flushed, replicated, agreed) = tokio::join!(flushed, replicated, agreed);
         let is_unavailable = self.replicas == Replicas::Unavailable;
-        Reached { flushed, replicated, is_unavailable, agreed: agreed.ok() }
+        let agreed = agreed.ok().filter(|_| replicated.is_some());
+        Reached { flushed, replicated: replicated.unwrap_or_default(), is_unavailable, agreed }
+    }
+
+    /// Waits until the SyncStateSet has everything below `end`, and so many replicas in all. Up to where that is so; `None` if this
+    /// broker ceased to be master before.
+    async fn confirmed(
+        self,
+        broker: &Broker,
+        config: &BrokerConfig,
+        end: u64,
+        at_least: usize,
+    ) -> Option<u64> {
+        let limit = Duration::from_millis(config.slave_timeout.into());
+        let all = async {
+            broker.store.wait_confirmed(end, self.term).await?;
+            if let (Some(controlled), true) = (broker.replication.controlled(), at_least > 1) {
+                controlled.replicated(end, at_least).await;
+            }
+            Ok::<(), AppendError>(())
+        };
+        match timeout(limit, all).await {
+            Ok(Ok(())) => Some(u64::MAX),
+            Ok(Err(_)) => None,
+            // Less may have been confirmed, but whether by enough replicas is not known.
+            Err(_) if at_least > 1 => Some(0),
+            Err(_) => Some(broker.store.confirmed().get()),
+        }
     }
 }
 
@@ -141,7 +180,7 @@ pub(crate) struct Reached {
     flushed: u64,
     replicated: u64,
     is_unavailable: bool,
-    /// What the Raft group has agreed on; `None` if this broker no longer leads it.
+    /// What the Raft group has agreed on; `None` if this broker ceased to be master, so that nobody knows what becomes of it.
     agreed: Option<u64>,
 }
 
@@ -153,7 +192,7 @@ impl Reached {
     pub(crate) fn code(&self, end: u64) -> Result<i32, Refusal> {
         match self.agreed {
             None => {
-                let remark = "service not available now: this broker no longer leads its Raft group";
+                let remark = "service not available now: this broker is no longer master of its set";
                 Err(Refusal::new(response::SERVICE_NOT_AVAILABLE, remark))
             }
             Some(agreed) if end > agreed => {

@@ -3,36 +3,50 @@
 //! [Raft group](raft).
 //!
 //! How the log travels is the business of [`ferromq_replication`]. Here is what a broker adds: where the master is, which
-//! replicas a send waits for ([`acks`]), and copies of everything that is not in the log ([`synchronize`]).
+//! replicas a send waits for ([`acks`]), copies of everything that is not in the log ([`synchronize`]), and doing what
+//! controllers say ([`controlled`], [`controllers`], [`identity`]).
 
 pub(crate) mod acks;
 pub(crate) mod acting;
+mod controlled;
+mod controllers;
+mod identity;
 pub(crate) mod raft;
 mod returning;
 mod synchronize;
 
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferromq_protocol::body::{HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo, KVTable};
+use ferromq_protocol::body::{
+    EpochEntry, EpochEntryCache, HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo, KVTable,
+};
 use ferromq_protocol::code::request;
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::json;
 use ferromq_remoting::Client;
-use ferromq_replication::classic::{FirstOffset, HaMaster, HaSettings, HaSlave, SlaveState};
+use ferromq_replication::autoswitch::{AutoSwitch, AutoSwitchSettings, Epoch, EpochFile};
+use ferromq_replication::classic::{FirstOffset, HaMaster, HaSettings, HaSlave, SlaveState, SlaveStatus};
 use ferromq_store::Store;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::broker::{Broker, StartError};
 use crate::config::{BrokerConfig, BrokerRole};
 use acting::Acting;
+use controllers::SetState;
 
 /// How long an empty slave waits to learn where its master's log begins.
 const FIRST_OFFSET_TIMEOUT: Duration = Duration::from_secs(15);
+/// How soon a slave connects again to a master that a controller named.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// Notices of a controller that may wait.
+const NOTICES_MAX: usize = 16;
 /// How long the master may take to say it.
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -47,6 +61,21 @@ enum Role {
     Master(HaMaster),
     Slave(Box<Slave>),
     Raft(Box<raft::Member>),
+    Controlled(Arc<Controlled>),
+}
+
+/// A replica that a controller makes master or slave.
+pub(crate) struct Controlled {
+    ha: AutoSwitch,
+    /// To the controllers.
+    client: Arc<Client>,
+    /// Of the master, while this is a slave.
+    master: Arc<MasterAddress>,
+    synchronizing: Mutex<Option<JoinHandle<()>>>,
+    notices: mpsc::Sender<SetState>,
+    to_obey: Mutex<Option<mpsc::Receiver<SetState>>>,
+    /// Ends when it is dropped.
+    tasks: controlled::Tasks,
 }
 
 struct Slave {
@@ -75,32 +104,61 @@ impl Replication {
             _ if config.enable_d_leger_commit_log => {
                 Role::Raft(Box::new(Handle::current().block_on(raft::Member::start(store, config))?))
             }
+            Some(listener) if config.enable_controller_mode => {
+                Role::Controlled(Arc::new(Controlled::start(store, config, listener)?))
+            }
             Some(listener) => Role::Master(HaMaster::start(store.clone(), listener, settings(config))?),
             None => Role::Slave(Box::new(Slave::start(store, config))),
         };
         Ok(Self { role, acting: Acting::new(config), acting_task: Mutex::default() })
     }
 
-    /// Whether this broker's role is the business of a Raft group. It registers once that is known.
+    /// Whether this broker's role is the business of a Raft group.
     pub(crate) fn is_raft(&self) -> bool {
         matches!(self.role, Role::Raft(_))
     }
 
     /// Begins what needs the whole broker: copying what is not in the log (a slave all that its master has, a master what its slaves
-    /// have done without it), and changes of the role. A master for which slaves act knows what they did when this returns.
-    pub(crate) async fn synchronize(&self, broker: &Arc<Broker>) {
+    /// have done without it), and changes of the role. A master for which slaves act knows what they did when this returns. False if
+    /// the broker must not be registered before it has a role.
+    pub(crate) async fn begin(&self, broker: &Arc<Broker>) -> bool {
         let acts_for_others = broker.config().enable_slave_acting_master;
         if acts_for_others {
             *self.acting_task.lock() = Some(tokio::spawn(Acting::run(broker.clone())));
         }
         match &self.role {
-            Role::Master(_) if acts_for_others => returning::run(broker.clone()).await,
-            Role::Master(_) => drop(tokio::spawn(returning::run(broker.clone()))),
+            Role::Master(_) if acts_for_others => {
+                returning::run(broker.clone()).await;
+                true
+            }
+            Role::Master(_) => {
+                tokio::spawn(returning::run(broker.clone()));
+                true
+            }
             Role::Slave(slave) => {
                 let task = tokio::spawn(synchronize::run(broker.clone(), slave.master.clone()));
                 *slave.synchronizing.lock() = Some(task);
+                true
             }
-            Role::Raft(member) => member.take_part(broker),
+            Role::Raft(member) => {
+                member.take_part(broker);
+                false
+            }
+            Role::Controlled(controlled) => {
+                if let Some(notices) = controlled.to_obey.lock().take() {
+                    let obey = controlled::run(broker.clone(), controlled.clone(), notices);
+                    controlled.tasks.lock().spawn(obey);
+                }
+                false
+            }
+        }
+    }
+
+    /// The replica that a controller gives its role, if there is one.
+    pub(crate) fn controlled(&self) -> Option<&Controlled> {
+        match &self.role {
+            Role::Controlled(controlled) => Some(controlled),
+            Role::Master(_) | Role::Slave(_) | Role::Raft(_) => None,
         }
     }
 
@@ -115,6 +173,7 @@ impl Replication {
                 }
                 return;
             }
+            Role::Controlled(controlled) => return controlled.master_is(address, ha_address),
         };
         if let Some(address) = address {
             slave.master.set(address);
@@ -130,14 +189,15 @@ impl Replication {
             Role::Master(_) => false,
             Role::Slave(slave) => slave.ha.status().state == SlaveState::Transfer,
             Role::Raft(member) => member.follows(),
+            Role::Controlled(controlled) => controlled.follows(),
         }
     }
 
-    /// The master that sends the log to slaves, unless this is one.
+    /// The master that sends the log to slaves, in classic replication.
     pub(crate) fn master(&self) -> Option<&HaMaster> {
         match &self.role {
             Role::Master(master) => Some(master),
-            Role::Slave(_) | Role::Raft(_) => None,
+            Role::Slave(_) | Role::Raft(_) | Role::Controlled(_) => None,
         }
     }
 
@@ -147,12 +207,17 @@ impl Replication {
             Role::Master(master) => master.reconfigure(settings(config)),
             Role::Slave(slave) => slave.ha.reconfigure(settings(config)),
             Role::Raft(member) => member.reconfigure(config),
+            Role::Controlled(controlled) => controlled.ha.reconfigure(auto_switch_settings(config)),
         }
     }
 
     /// Whether a slave has most of the log: it can take over slow readers.
     pub(crate) fn has_slave_in_sync(&self) -> bool {
-        self.master().is_some_and(|master| master.in_sync() > 0)
+        match &self.role {
+            Role::Master(master) => master.in_sync() > 0,
+            Role::Slave(_) | Role::Raft(_) => false,
+            Role::Controlled(controlled) => controlled.ha.in_sync() > 1,
+        }
     }
 
     /// Ends all connections. Nothing is appended to a slave's log when this returns.
@@ -171,6 +236,23 @@ impl Replication {
                 slave.master.client.close().await;
             }
             Role::Raft(member) => member.stop().await,
+            Role::Controlled(controlled) => {
+                let mut tasks = std::mem::take(&mut *controlled.tasks.lock());
+                tasks.shutdown().await;
+                controlled.end_synchronizing();
+                controlled.ha.stop().await;
+                controlled.client.close().await;
+                controlled.master.client.close().await;
+            }
+        }
+    }
+
+    /// Where slaves connect to; `None` if none can.
+    pub(crate) fn ha_address(&self) -> Option<SocketAddr> {
+        match &self.role {
+            Role::Master(master) => Some(master.address()),
+            Role::Slave(_) | Role::Raft(_) => None,
+            Role::Controlled(controlled) => Some(controlled.ha.address()),
         }
     }
 
@@ -199,26 +281,130 @@ impl Replication {
                     .collect(),
                 ..HARuntimeInfo::default()
             },
-            Role::Slave(slave) => {
-                let status = slave.ha.status();
-                HARuntimeInfo {
-                    ha_client_runtime_info: HAClientRuntimeInfo {
-                        last_read_timestamp: status.last_read_ms,
-                        last_write_timestamp: status.last_write_ms,
-                        master_addr: status.master,
-                        master_flush_offset: store.master_flushed_offset(),
-                        max_offset: end,
-                        transferred_byte_in_second: number(status.bytes_per_second),
-                    },
-                    ..HARuntimeInfo::default()
-                }
-            }
             Role::Raft(member) => HARuntimeInfo {
                 master: member.leads(),
                 master_commit_log_max_offset: end,
                 ..HARuntimeInfo::default()
             },
+            Role::Controlled(controlled) if controlled.ha.is_master() => HARuntimeInfo {
+                master: true,
+                master_commit_log_max_offset: end,
+                in_sync_slave_nums: controlled.ha.in_sync().saturating_sub(1) as i32,
+                ha_connection_info: controlled
+                    .ha
+                    .slaves()
+                    .into_iter()
+                    .map(|slave| HAConnectionRuntimeInfo {
+                        addr: Some(slave.peer.to_string()),
+                        diff: end - number(slave.acked),
+                        in_sync: slave.in_sync,
+                        slave_ack_offset: number(slave.acked),
+                        transfer_from_where: number(slave.sent),
+                        transferred_byte_in_second: number(slave.bytes_per_second),
+                    })
+                    .collect(),
+                ..HARuntimeInfo::default()
+            },
+            Role::Controlled(controlled) => of_slave(controlled.ha.slave_status(), store, end),
+            Role::Slave(slave) => of_slave(slave.ha.status(), store, end),
         }
+    }
+}
+
+fn of_slave(status: SlaveStatus, store: &Store, end: i64) -> HARuntimeInfo {
+    HARuntimeInfo {
+        ha_client_runtime_info: HAClientRuntimeInfo {
+            last_read_timestamp: status.last_read_ms,
+            last_write_timestamp: status.last_write_ms,
+            master_addr: status.master,
+            master_flush_offset: store.master_flushed_offset(),
+            max_offset: end,
+            transferred_byte_in_second: number(status.bytes_per_second),
+        },
+        ..HARuntimeInfo::default()
+    }
+}
+
+impl Controlled {
+    fn start(store: &Arc<Store>, config: &BrokerConfig, listener: TcpListener) -> Result<Self, StartError> {
+        let epochs = match &config.store_path_epoch_file {
+            Some(path) => PathBuf::from(path),
+            None => Path::new(&config.store_path_root_dir).join("epochFileCheckpoint"),
+        };
+        let epochs = EpochFile::open(epochs)?;
+        let ha = AutoSwitch::start(store.clone(), epochs, listener, auto_switch_settings(config))?;
+        let (notices, to_obey) = mpsc::channel(NOTICES_MAX);
+        Ok(Self {
+            ha,
+            client: Arc::default(),
+            master: Arc::default(),
+            synchronizing: Mutex::default(),
+            notices,
+            to_obey: Mutex::new(Some(to_obey)),
+            tasks: controlled::Tasks::default(),
+        })
+    }
+
+    /// The controller told something.
+    pub(crate) fn notice(&self, command: &RemotingCommand) {
+        controlled::notice(self, command);
+    }
+
+    /// How many replicas have to have a message before it is confirmed.
+    pub(crate) fn in_sync(&self) -> usize {
+        self.ha.in_sync()
+    }
+
+    /// Waits until so many replicas have everything below `offset`.
+    pub(crate) async fn replicated(&self, offset: u64, replicas: usize) {
+        self.ha.replicated(offset, replicas).await;
+    }
+
+    /// What GET_BROKER_EPOCH_CACHE tells.
+    pub(crate) fn epochs(&self, store: &Store, config: &BrokerConfig) -> EpochEntryCache {
+        let epochs = self.ha.epochs();
+        let entries = epochs.entries();
+        let ends = entries.iter().skip(1).map(|next| number(next.start)).chain([i64::MAX]);
+        let entry = |(epoch, end_offset): (&Epoch, i64)| EpochEntry {
+            end_offset,
+            epoch: epoch.number,
+            start_offset: number(epoch.start),
+        };
+        EpochEntryCache {
+            broker_id: config.broker_id,
+            broker_name: config.broker_name.clone(),
+            cluster_name: config.broker_cluster_name.clone(),
+            epoch_list: entries.iter().zip(ends).map(entry).collect(),
+            max_offset: number(store.appended().get()),
+        }
+    }
+
+    /// A name server said where the master is. Only the one that the controller named counts.
+    fn master_is(&self, address: Option<&str>, ha_address: Option<&str>) {
+        let is_expected = address.is_some() && self.master.address.borrow().as_deref() == address;
+        if let Some(ha_address) = ha_address.filter(|_| is_expected) {
+            self.ha.set_master(ha_address.to_owned());
+        }
+    }
+
+    /// Copies from now on what is not in the log from the master at `address`, or from nobody.
+    fn synchronize(&self, address: Option<&str>, broker: &Arc<Broker>) {
+        self.end_synchronizing();
+        self.master.address.send_replace(address.map(str::to_owned));
+        if address.is_some() {
+            let task = tokio::spawn(synchronize::run(broker.clone(), self.master.clone()));
+            *self.synchronizing.lock() = Some(task);
+        }
+    }
+
+    fn end_synchronizing(&self) {
+        if let Some(task) = self.synchronizing.lock().take() {
+            task.abort();
+        }
+    }
+
+    fn follows(&self) -> bool {
+        self.ha.slave_status().state == SlaveState::Transfer
     }
 }
 
@@ -273,9 +459,19 @@ impl MasterAddress {
     }
 }
 
-/// Whether a broker with these settings has slaves of the classic kind.
-pub(crate) fn is_master(config: &BrokerConfig) -> bool {
-    config.broker_role != BrokerRole::Slave && !config.enable_d_leger_commit_log
+/// Whether a broker with these settings has a port for slaves.
+pub(crate) fn listens_for_slaves(config: &BrokerConfig) -> bool {
+    let is_master = config.broker_role != BrokerRole::Slave && !config.enable_d_leger_commit_log;
+    is_master || config.enable_controller_mode
+}
+
+fn auto_switch_settings(config: &BrokerConfig) -> AutoSwitchSettings {
+    AutoSwitchSettings {
+        ha: HaSettings { reconnect_pause: RECONNECT_PAUSE, ..settings(config) },
+        lag_max: Duration::from_millis(config.ha_max_time_slave_not_catchup),
+        from_last_file: config.sync_from_last_file,
+        is_learner: config.async_learner,
+    }
 }
 
 fn settings(config: &BrokerConfig) -> HaSettings {

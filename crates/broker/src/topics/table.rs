@@ -60,6 +60,14 @@ struct Topics {
     data_version: DataVersion,
 }
 
+impl Topics {
+    /// Another state of the same epoch of the broker set.
+    fn next_version(&mut self) {
+        let epoch = self.data_version.state_version;
+        self.data_version.next_version(epoch, clock::now_ms());
+    }
+}
+
 /// Why a message did not make its topic (2.5). Clients are told that the topic does not exist.
 #[derive(Debug, Error)]
 pub(crate) enum NotCreated {
@@ -157,7 +165,15 @@ impl TopicTable {
     /// (`brokerPermission`).
     pub(crate) fn bump_data_version(&self) {
         let mut topics = self.shared.topics.write();
-        topics.data_version.next_version(0, clock::now_ms());
+        topics.next_version();
+        self.shared.changed(topics);
+        self.saved_soon(TopicChange::Version);
+    }
+
+    /// The broker became master, or slave of one, in this epoch of its set. Name servers believe the newest epoch.
+    pub(crate) fn enter_epoch(&self, epoch: i64) {
+        let mut topics = self.shared.topics.write();
+        topics.data_version.next_version(epoch, clock::now_ms());
         self.shared.changed(topics);
         self.saved_soon(TopicChange::Version);
     }
@@ -287,7 +303,7 @@ impl TopicTable {
     pub(crate) fn remove(&self, topic: &str) -> Option<Revision> {
         let mut topics = self.shared.topics.write();
         topics.by_name.remove(topic)?;
-        topics.data_version.next_version(0, clock::now_ms());
+        topics.next_version();
         self.shared.changed(topics);
         Some(self.saved_soon(TopicChange::Deleted(topic)))
     }
@@ -335,7 +351,7 @@ impl TopicTable {
     fn put(&self, mut topics: RwLockWriteGuard<'_, Topics>, changed: Vec<Arc<TopicConfig>>) -> Revision {
         for topic in &changed {
             topics.by_name.insert(topic.topic_name.clone(), topic.clone());
-            topics.data_version.next_version(0, clock::now_ms());
+            topics.next_version();
         }
         self.shared.changed(topics);
         self.saved_soon(TopicChange::Updated(&changed))

@@ -134,6 +134,29 @@ pub(crate) fn start_namesrv(directory: &Path) -> Process {
     Process::start(directory, &arguments, local(port), "JSON").listening()
 }
 
+/// Starts a group of controllers, each in a directory of its own below `directory`.
+pub(crate) fn start_controllers(directory: &Path, count: usize) -> Vec<Process> {
+    let ports: Vec<u16> = (0..count).map(|_| free_port()).collect();
+    let peers: Vec<_> =
+        ports.iter().enumerate().map(|(id, port)| format!("n{id}-127.0.0.1:{port}")).collect();
+    let start = |(id, port): (usize, &u16)| {
+        let directory = directory.join(id.to_string());
+        fs::create_dir_all(&directory).expect("the server's directory");
+        let configuration = directory.join("controller.conf");
+        let lines = format!(
+            "controllerDLegerGroup=group1\ncontrollerDLegerPeers={}\ncontrollerDLegerSelfId=n{id}\n\
+             controllerStorePath={}\nbindAddress=127.0.0.1\n",
+            peers.join(";"),
+            directory.join("store").display(),
+        );
+        fs::write(&configuration, lines).expect("controller.conf");
+        let arguments = [OsStr::new("controller"), OsStr::new("-c"), configuration.as_os_str()];
+        Process::start(&directory, &arguments, local(*port), "JSON")
+    };
+    let started: Vec<_> = ports.iter().enumerate().map(start).collect();
+    started.into_iter().map(Process::listening).collect()
+}
+
 /// A broker that can be started again and again on the same port and store.
 pub(crate) struct BrokerPlace {
     directory: PathBuf,

@@ -127,6 +127,14 @@ impl AutoSwitch {
         self.shared.epochs.get()
     }
 
+    /// Forgets epochs of which the log has nothing any more.
+    pub fn forget_expired(&self) {
+        let begin = self.shared.log.bounds().begin;
+        if let Err(error) = self.shared.epochs.change(|epochs| epochs.expire(begin)) {
+            tracing::warn!(%error, "expired epochs are still in their file");
+        }
+    }
+
     /// Becomes master in `epoch`, with this SyncStateSet and its epoch. One that is master already begins a new epoch.
     pub async fn become_master(
         &self,

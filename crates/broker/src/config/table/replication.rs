@@ -25,8 +25,8 @@ macro_rules! replication_settings {
     /// An empty slave copies the whole log of its master. RocketMQ's slaves begin with the master's last file, as this one does if
     /// this is `false`. Not a setting of RocketMQ's.
     ha_copy_whole_log: bool = true; restart "haCopyWholeLog";
-    /// Milliseconds that a slave may be behind and still count.
-    ha_max_time_slave_not_catchup: u64 = 15_000; unused "haMaxTimeSlaveNotCatchup";
+    /// Under a controller: a slave that has not had everything for so many milliseconds leaves the SyncStateSet.
+    ha_max_time_slave_not_catchup: u64 = 15_000; live "haMaxTimeSlaveNotCatchup";
     /// Send each slave no more than `maxHaTransferByteInSecond`.
     ha_flow_control_enable: bool = false; live "haFlowControlEnable";
     /// Most bytes that a slave is sent in a second; see `haFlowControlEnable`.
@@ -38,18 +38,19 @@ macro_rules! replication_settings {
     /// With `SYNC_MASTER`: replicas that must have a message before its send is answered, the master included. 1: one slave, if
     /// there is one, as in RocketMQ 4.
     in_sync_replicas: u32 = 1; live "inSyncReplicas";
-    /// The least that `enableAutoInSyncReplicas` lowers `inSyncReplicas` to.
+    /// The least that `enableAutoInSyncReplicas` lowers `inSyncReplicas` to. Under a controller: sends are refused while the SyncStateSet
+    /// has less members.
     min_in_sync_replicas: u32 = 1; live "minInSyncReplicas";
-    /// All members that are in sync must have a message.
+    /// Under a controller every member of the SyncStateSet must have a message, whatever this says: each may become master.
     all_ack_in_sync_state_set: bool = false; unused "allAckInSyncStateSet";
     /// With `enableSlaveActingMaster`: lower `inSyncReplicas` when replicas are gone. Without this, sends are refused then.
     enable_auto_in_sync_replicas: bool = false; live "enableAutoInSyncReplicas";
     /// Aid for an upgrade.
     sync_master_flush_offset_when_startup: bool = false; unused "syncMasterFlushOffsetWhenStartup";
-    /// An empty slave begins at the master's last file.
-    sync_from_last_file: bool = false; unused "syncFromLastFile";
-    /// Never count as in sync.
-    async_learner: bool = false; unused "asyncLearner";
+    /// Under a controller: an empty slave begins at the master's last file.
+    sync_from_last_file: bool = false; live "syncFromLastFile";
+    /// Under a controller: never a member of the SyncStateSet.
+    async_learner: bool = false; live "asyncLearner";
     /// Without effect in Apache's broker as well.
     max_slave_resend_length: u64 = 268_435_456; unused "maxSlaveResendLength";
     /// A slave acts for a master that is gone: name servers with `supportActingMaster` show it as the master, for reading. For every
@@ -73,19 +74,19 @@ macro_rules! replication_settings {
     /// A controller elects the master.
     enable_controller_mode: bool = false; restart "enableControllerMode";
     /// Controllers, `host:port` separated by `;`.
-    controller_addr: String = "".to_owned(); unused "controllerAddr";
+    controller_addr: String = "".to_owned(); restart "controllerAddr";
     /// `controllerAddr` is one `domain:port`.
     fetch_controller_addr_by_dns_lookup: bool = false; unused "fetchControllerAddrByDnsLookup";
     /// Milliseconds between two looks at the broker's role.
-    sync_broker_metadata_period: u64 = 5000; unused "syncBrokerMetadataPeriod";
+    sync_broker_metadata_period: u64 = 5000; live "syncBrokerMetadataPeriod";
     /// Milliseconds between two checks of who is in sync.
-    check_sync_state_set_period: u64 = 5000; unused "checkSyncStateSetPeriod";
+    check_sync_state_set_period: u64 = 5000; live "checkSyncStateSetPeriod";
     /// Milliseconds between two looks for the leading controller.
     sync_controller_metadata_period: u64 = 10_000; unused "syncControllerMetadataPeriod";
     /// Milliseconds without heartbeat after which the controller takes the broker for dead.
-    controller_heart_beat_timeout_mills: u64 = 10_000; unused "controllerHeartBeatTimeoutMills";
+    controller_heart_beat_timeout_mills: u64 = 10_000; live "controllerHeartBeatTimeoutMills";
     /// The lowest number becomes master first.
-    broker_election_priority: u32 = 2_147_483_647; unused "brokerElectionPriority";
+    broker_election_priority: u32 = 2_147_483_647; live "brokerElectionPriority";
 }
 
 "DLedger" {

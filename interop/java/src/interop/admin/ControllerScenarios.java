@@ -14,6 +14,7 @@ import org.apache.rocketmq.client.producer.SendStatus;
 /** Brokers under a group of three controllers: who is master, what happens when it dies, and the commands of mqadmin for it. */
 public final class ControllerScenarios {
     private static final String REAL = "rocketmq-5.3.3";
+    private static final String OURS = System.getenv("INTEROP_AGAINST");
 
     private ControllerScenarios() { }
 
@@ -23,6 +24,10 @@ public final class ControllerScenarios {
             .add("leading-controller-dies", ControllerScenarios::leadingControllerDies)
             .add("real-master-dies", s -> masterDies(s, REAL, REAL))
             .add("elect-and-clean", s -> electAndClean(s, REAL, REAL))
+            .add("our-master-dies", s -> masterDies(s, OURS, OURS))
+            .add("our-elect-and-clean", s -> electAndClean(s, OURS, OURS))
+            .add("our-master-and-real-slave", s -> masterDies(s, OURS, REAL))
+            .add("real-master-and-our-slave", s -> masterDies(s, REAL, OURS))
             .main(1, args);
     }
 
@@ -59,7 +64,7 @@ public final class ControllerScenarios {
 
     /** Whatever was acknowledged by all replicas survives the master, and the dead one comes back as a slave. */
     private static void masterDies(Scenario s, String... kinds) throws Exception {
-        try (BrokerSet set = new BrokerSet(s, "master-dies", kinds)) {
+        try (BrokerSet set = new BrokerSet(s, s.topic() + "-set", kinds)) {
             set.awaitSyncStateSet(kinds.length);
             set.createTopic(s);
             DefaultMQProducer producer = s.producer();
@@ -95,7 +100,7 @@ public final class ControllerScenarios {
     /** getSyncStateSet, electMaster, cleanBrokerMetadata, getBrokerEpoch. */
     private static void electAndClean(Scenario s, String... kinds) throws Exception {
         Mqadmin mqadmin = new Mqadmin(s.namesrv());
-        try (BrokerSet set = new BrokerSet(s, "elect", kinds)) {
+        try (BrokerSet set = new BrokerSet(s, s.topic() + "-set", kinds)) {
             set.awaitSyncStateSet(kinds.length);
             int old = set.master();
             int wanted = 3 - old;
