@@ -175,13 +175,12 @@ impl History {
         }
         if self.rng.u8(0..3) == 0 {
             note!(self, "clean stop");
-            let log_min = store.min_offset();
+            let (log_min, log_end) = (store.min_offset(), store.appended().get());
             store.shutdown();
             drop(store);
             if !self.machine.has_crashed() {
                 batch_files::check(self.directory.path(), &self.model, log_min, Extent::All);
-                self.model.flushed =
-                    self.model.sent.iter().map(|sent| sent.end).fold(self.model.flushed, u64::max);
+                self.model.flushed = log_end;
                 return match self.rng.u8(0..4) {
                     0 => self.crash(),
                     1 => self.damage_a_queue(),
