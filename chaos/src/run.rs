@@ -21,7 +21,7 @@ use crate::node::SEGMENT_BYTES;
 use crate::plan::{Fault, LASTS_MAX, Plan};
 
 /// How long a cluster that nothing happens to may take to be as it should.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(240);
 const TERMINATE_PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 /// Size of a node's disk, and what a minute's load adds.

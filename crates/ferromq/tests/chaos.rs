@@ -3,12 +3,16 @@
 //! The plans are always the same here. `FERROMQ_CHAOS_SEED` is a seed for another one.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ferromq_chaos::{Fault, LinkKind, Mode, Options, run};
 
 /// How long things break. Starts, restarts and comparisons add about as much.
-const TIME: Duration = Duration::from_secs(18);
+const TIME: Duration = Duration::from_secs(12);
+
+/// One cluster at a time: several of them starve each other on a small machine, and then nobody recovers in time.
+static MACHINE: Mutex<()> = Mutex::new(());
 
 #[test]
 fn a_sync_master_and_its_slaves() {
@@ -32,6 +36,7 @@ fn a_raft_group_behind_proxies() {
 }
 
 fn briefly(mode: Mode, links: LinkKind, seed: u64, faults: Vec<Fault>) {
+    let _ours = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let seed = std::env::var("FERROMQ_CHAOS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(seed);
     let directory = tempfile::tempdir().expect("a temporary directory");
     let options = Options {
