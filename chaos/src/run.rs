@@ -1,5 +1,6 @@
 //! One run: a cluster is started, used and broken, and judged.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -11,7 +12,7 @@ use thiserror::Error;
 
 use crate::checker::{self, Broken, Difference, Evidence, Mastership, Violation, Wreck};
 use crate::cluster::Cluster;
-use crate::history::{History, Outcome, Seen};
+use crate::history::{History, Outcome, Position, Seen};
 use crate::links::LinkKind;
 use crate::load::{Load, QUEUES, TOPIC};
 use crate::log::{self, Log, Unreadable};
@@ -248,15 +249,18 @@ async fn await_acknowledgements(cluster: &mut Cluster, history: &History) -> Res
 
 /// Waits until everything that was acknowledged was delivered.
 async fn await_deliveries(cluster: &mut Cluster, history: &History) -> Result<(), Failure> {
+    let mut missing: HashSet<Position> = history.look(|seen| {
+        seen.sends.iter().filter_map(|send| send.receipt()).map(|receipt| receipt.position).collect()
+    });
+    let mut looked_at = 0;
     let is_done = || {
         history.look(|seen| {
-            let delivered: std::collections::HashSet<_> =
-                seen.deliveries.iter().map(|delivery| delivery.position).collect();
-            seen.sends
-                .iter()
-                .filter_map(|send| send.receipt())
-                .all(|receipt| delivered.contains(&receipt.position))
-        })
+            for delivery in &seen.deliveries[looked_at..] {
+                missing.remove(&delivery.position);
+            }
+            looked_at = seen.deliveries.len();
+        });
+        missing.is_empty()
     };
     // What is still missing is a violation that the checker describes.
     match until(cluster, "everything acknowledged is delivered", is_done).await {
@@ -301,20 +305,27 @@ fn compare(stores: &[PathBuf], logs: &[Log]) -> io::Result<Vec<Difference>> {
     Ok(differences)
 }
 
+/// Lines of brokers' log files by which a node becomes master, and where the term stands in them.
+const BECOMES_MASTER: [(&str, &str); 2] =
+    [("this node leads its Raft group", " term="), ("this replica is master", " epoch=")];
+
 /// Who was master of which term, as the brokers' own log files say.
 fn masterships<'a>(directories: impl Iterator<Item = &'a Path>) -> io::Result<Vec<Mastership>> {
     let mut masters = Vec::new();
     for (node, directory) in directories.enumerate() {
         let text = fs::read_to_string(directory.join("broker.log"))?;
-        let terms = text.lines().filter(|line| line.contains("is_master=true")).filter_map(|line| {
-            let (_, rest) = line.split_once(" term=")?;
-            rest.split(' ').next()?.parse().ok()
-        });
-        masters.extend(terms.map(|term| Mastership { term, node }));
+        masters.extend(text.lines().filter_map(mastership).map(|term| Mastership { term, node }));
     }
     masters.sort_unstable();
     masters.dedup();
     Ok(masters)
+}
+
+/// The term of which a line says that the broker is its master.
+fn mastership(line: &str) -> Option<u64> {
+    let (_, field) = BECOMES_MASTER.into_iter().find(|(says, _)| line.contains(says))?;
+    let (_, rest) = line.split_once(field)?;
+    rest.split(' ').next()?.parse().ok()
 }
 
 fn whole_history(seen: &Seen) -> String {
@@ -342,5 +353,19 @@ impl Failure {
             }
             _ => Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mastership;
+
+    #[test]
+    fn lines_that_say_who_is_master() {
+        let raft = "2026-11-30T03:22:07Z  INFO ferromq_replication::raft::node: this node leads its Raft group group=\"broker-a\" term=2 begin=220830";
+        assert_eq!(mastership(raft), Some(2));
+        let controlled = "2026-11-30T03:22:07Z  INFO ferromq_broker::replication::controlled: this replica is master epoch=7 id=2";
+        assert_eq!(mastership(controlled), Some(7));
+        assert_eq!(mastership("this replica is a slave epoch=7 id=2"), None);
     }
 }
