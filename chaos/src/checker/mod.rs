@@ -315,13 +315,13 @@ fn check_progress(evidence: &Evidence<'_>, found: &mut Found) {
         queues.entry(progress.position.queue).or_default().push(progress);
     }
     for looks in queues.values() {
+        let times = times_that_count(looks);
         // Looks that are so old that nothing below them may be seen.
-        let mut old = looks.iter().peekable();
+        let mut old = times.iter().zip(looks).peekable();
         let mut highest: Option<&Progress> = None;
-        for look in looks {
-            while let Some(earlier) =
-                old.next_if(|earlier| earlier.answered + evidence.promise.progress_lost_max <= look.asked)
-            {
+        for (now, look) in times.iter().zip(looks) {
+            let is_old = |then: Duration| then + evidence.promise.progress_lost_max <= *now;
+            while let Some((_, earlier)) = old.next_if(|(then, _)| is_old(**then)) {
                 if highest.is_none_or(|highest| earlier.position.offset > highest.position.offset) {
                     highest = Some(earlier);
                 }
@@ -338,4 +338,19 @@ fn check_progress(evidence: &Evidence<'_>, found: &mut Found) {
             }
         }
     }
+}
+
+/// When looks at the progress were made, by a clock that stands still while there are none for a while: either there was nobody to
+/// answer, and so nobody who committed anything, or the whole machine slept.
+fn times_that_count(looks: &[&Progress]) -> Vec<Duration> {
+    const GAP_MAX: Duration = Duration::from_secs(2);
+    let mut time = Duration::ZERO;
+    let mut last = looks.first().map_or(Duration::ZERO, |look| look.answered);
+    let mut times = Vec::with_capacity(looks.len());
+    for look in looks {
+        time += look.answered.saturating_sub(last).min(GAP_MAX);
+        last = look.answered;
+        times.push(time);
+    }
+    times
 }

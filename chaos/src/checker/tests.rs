@@ -202,10 +202,19 @@ fn a_master_that_is_not_elected_stays() {
 #[test]
 fn progress_goes_back_by_what_may_be_lost_only() {
     let mut story = Story::default();
-    for (at, offset) in [(0, 10), (1, 20), (4, 30), (6, 20), (7, 40)] {
+    for (at, offset) in [(0, 10), (2, 20), (4, 30), (6, 20), (7, 40), (8, 29)] {
         story.progress(at, offset);
     }
-    assert_eq!(story.broken(), [], "30 was seen 2 s before");
-    story.progress(11, 29);
-    assert_eq!(story.broken(), [Broken::ProgressLost], "30 was seen 7 s before");
+    assert_eq!(story.broken(), [], "30 was seen 4 s before");
+    story.progress(9, 29);
+    assert_eq!(story.broken(), [Broken::ProgressLost], "30 was seen 5 s before");
+}
+
+#[test]
+fn time_in_which_nobody_answers_does_not_count() {
+    let mut story = Story::default();
+    for (at, offset) in [(0, 10), (100, 9), (200, 9)] {
+        story.progress(at, offset);
+    }
+    assert_eq!(story.broken(), []);
 }

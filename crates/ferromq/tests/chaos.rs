@@ -20,6 +20,11 @@ fn a_sync_master_and_its_slaves() {
 }
 
 #[test]
+fn a_set_under_controllers() {
+    briefly(Mode::Controller, LinkKind::Auto, 21, Mode::Controller.faults());
+}
+
+#[test]
 fn a_raft_group() {
     briefly(Mode::Raft, LinkKind::Auto, 12, Mode::Raft.faults());
 }
