@@ -43,6 +43,9 @@ use controllers::SetState;
 
 /// How long an empty slave waits to learn where its master's log begins.
 const FIRST_OFFSET_TIMEOUT: Duration = Duration::from_secs(15);
+/// How often it is asked for the begin of its log, and the pause in between.
+const FIRST_OFFSET_TRIES: u32 = 20;
+const FIRST_OFFSET_PAUSE: Duration = Duration::from_millis(500);
 /// How soon a slave connects again to a master that a controller named.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// Notices of a controller that may wait.
@@ -447,15 +450,27 @@ impl MasterAddress {
         let mut known = self.address.subscribe();
         let known = tokio::time::timeout(FIRST_OFFSET_TIMEOUT, known.wait_for(Option::is_some)).await;
         let address = known.ok()?.ok()?.clone()?;
+        // A Java broker that has just started can't answer yet.
+        for _ in 0..FIRST_OFFSET_TRIES {
+            match self.log_bounds(&address).await {
+                Some((begin, end)) => return (begin < end).then_some(begin),
+                None => tokio::time::sleep(FIRST_OFFSET_PAUSE).await,
+            }
+        }
+        tracing::warn!(
+            master = address,
+            "can't find out where the master's log begins: its last file is copied"
+        );
+        None
+    }
+
+    /// Where the master's log begins and ends, if it says so.
+    async fn log_bounds(&self, address: &str) -> Option<(u64, u64)> {
         let question = RemotingCommand::request(request::GET_BROKER_RUNTIME_INFO);
-        let answer = self.client.invoke(&address, question, ASK_TIMEOUT).await;
-        let answer = answer
-            .map_err(|error| tracing::warn!(%error, "can't find out where the master's log begins"))
-            .ok()?;
+        let answer = self.client.invoke(address, question, ASK_TIMEOUT).await.ok()?;
         let info: KVTable = json::from_slice(&answer.body).ok()?;
         let offset = |key: &str| info.table.get(key)?.parse::<u64>().ok();
-        let (begin, end) = (offset("commitLogMinOffset")?, offset("commitLogMaxOffset")?);
-        (begin < end).then_some(begin)
+        Some((offset("commitLogMinOffset")?, offset("commitLogMaxOffset")?))
     }
 }
 
