@@ -10,8 +10,10 @@
 
 pub mod autoswitch;
 pub mod classic;
+mod following;
 pub mod log;
 pub mod raft;
 mod store;
 
-pub use log::{LogBounds, ReplicaLog, ReplicaLogError};
+pub use following::{SlaveState, SlaveStatus};
+pub use log::{LogBounds, ReplicaLog};

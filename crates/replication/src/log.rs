@@ -3,7 +3,7 @@
 use std::task::Waker;
 
 use bytes::Bytes;
-use thiserror::Error;
+use ferromq_store::ReplicaError;
 
 /// Where a log begins and ends, and what of it is safe. `begin <= confirmed <= end` and `flushed <= end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,72 +34,25 @@ pub trait ReplicaLog: Send + Sync + 'static {
     fn wake_at_end(&self, target: u64, waker: Waker);
 
     /// Up to `len_max` bytes from `offset` on, as many as lie in one file; empty at the log's end. May wait for the disk.
-    fn read(&self, offset: u64, len_max: usize) -> Result<Bytes, ReplicaLogError>;
+    fn read(&self, offset: u64, len_max: usize) -> Result<Bytes, ReplicaError>;
 
     /// Appends the leader's bytes at the log's end, which must be `offset`. They may be part of a record; they never reach over the
     /// end of a file. An empty log may begin at any file's start. May wait for the disk.
-    fn append(&self, offset: u64, bytes: &[u8]) -> Result<(), ReplicaLogError>;
+    fn append(&self, offset: u64, bytes: &[u8]) -> Result<(), ReplicaError>;
 
     /// Waits until everything below `offset` is on the device.
-    fn flush_to(&self, offset: u64) -> Result<(), ReplicaLogError>;
+    fn flush_to(&self, offset: u64) -> Result<(), ReplicaError>;
 
     /// Erases everything from `offset` on, which must not be confirmed, so that it never comes back. Waits for the disk.
-    fn truncate(&self, offset: u64) -> Result<(), ReplicaLogError>;
+    fn truncate(&self, offset: u64) -> Result<(), ReplicaError>;
 
     /// Says that everything below `offset` is confirmed. A lower offset changes nothing; one behind the log's end takes effect as
     /// the log grows.
     fn confirm(&self, offset: u64);
 
     /// From now on the broker appends. The queues go on behind what the log holds, confirmed or not. Waits for the dispatcher.
-    fn lead(&self) -> Result<(), ReplicaLogError>;
+    fn lead(&self) -> Result<(), ReplicaError>;
 
     /// From now on appends of the broker are refused, and those that wait for a confirmation fail. Returns once none is under way.
     fn follow(&self);
-}
-
-/// Why replication could not read or change the log.
-#[derive(Debug, Error)]
-pub enum ReplicaLogError {
-    /// The bytes don't continue the log.
-    #[error("bytes for offset {offset} can't be appended: the log ends at {end}")]
-    NotAtEnd {
-        /// Where they belong.
-        offset: u64,
-        /// Where the log ends.
-        end: u64,
-    },
-    /// The bytes reach over the end of a file.
-    #[error("{len} bytes at offset {offset} reach over the end of a file of {file_size} bytes")]
-    OverFileEnd {
-        /// Where they belong.
-        offset: u64,
-        /// How many.
-        len: usize,
-        /// Size of a file.
-        file_size: u64,
-    },
-    /// The log does not have that offset.
-    #[error("offset {offset} is outside of the log ({begin} to {end})")]
-    Outside {
-        /// The offset asked for.
-        offset: u64,
-        /// Where the log begins.
-        begin: u64,
-        /// Where it ends.
-        end: u64,
-    },
-    /// A confirmed part of the log was to be erased.
-    #[error("the log can't be truncated to {offset}: it is confirmed up to {confirmed}")]
-    Confirmed {
-        /// The offset asked for.
-        offset: u64,
-        /// What was promised.
-        confirmed: u64,
-    },
-    /// This replica leads; only the broker may append.
-    #[error("this replica leads: it takes no bytes of another one")]
-    Leading,
-    /// The disk failed or is full, or the store is shut down.
-    #[error("{0}")]
-    Store(Box<dyn std::error::Error + Send + Sync>),
 }

@@ -5,7 +5,7 @@ use std::task::Waker;
 use bytes::Bytes;
 use ferromq_store::{ReplicaError, Store};
 
-use crate::log::{LogBounds, ReplicaLog, ReplicaLogError};
+use crate::log::{LogBounds, ReplicaLog};
 
 impl ReplicaLog for Store {
     fn bounds(&self) -> LogBounds {
@@ -22,48 +22,31 @@ impl ReplicaLog for Store {
         Store::wake_at_end(self, target, waker);
     }
 
-    fn read(&self, offset: u64, len_max: usize) -> Result<Bytes, ReplicaLogError> {
+    fn read(&self, offset: u64, len_max: usize) -> Result<Bytes, ReplicaError> {
         Ok(Bytes::from_owner(self.read_log(offset, len_max)?))
     }
 
-    fn append(&self, offset: u64, bytes: &[u8]) -> Result<(), ReplicaLogError> {
-        Ok(self.append_replica(offset, bytes)?)
+    fn append(&self, offset: u64, bytes: &[u8]) -> Result<(), ReplicaError> {
+        self.append_replica(offset, bytes)
     }
 
-    fn flush_to(&self, offset: u64) -> Result<(), ReplicaLogError> {
-        Store::flush_to(self, offset).map_err(|error| ReplicaLogError::Store(error.into()))
+    fn flush_to(&self, offset: u64) -> Result<(), ReplicaError> {
+        Store::flush_to(self, offset).map_err(ReplicaError::File)
     }
 
-    fn truncate(&self, offset: u64) -> Result<(), ReplicaLogError> {
-        Ok(self.truncate_to(offset)?)
+    fn truncate(&self, offset: u64) -> Result<(), ReplicaError> {
+        self.truncate_to(offset)
     }
 
     fn confirm(&self, offset: u64) {
         Store::confirm(self, offset);
     }
 
-    fn lead(&self) -> Result<(), ReplicaLogError> {
-        Store::lead(self).map_err(|error| ReplicaLogError::Store(error.into()))
+    fn lead(&self) -> Result<(), ReplicaError> {
+        Store::lead(self).map_err(ReplicaError::File)
     }
 
     fn follow(&self) {
         Store::follow(self);
-    }
-}
-
-impl From<ReplicaError> for ReplicaLogError {
-    fn from(error: ReplicaError) -> Self {
-        match error {
-            ReplicaError::NotAtEnd { offset, end } => ReplicaLogError::NotAtEnd { offset, end },
-            ReplicaError::OverFileEnd { offset, len, file_size } => {
-                ReplicaLogError::OverFileEnd { offset, len, file_size }
-            }
-            ReplicaError::Outside { offset, begin, end } => ReplicaLogError::Outside { offset, begin, end },
-            ReplicaError::Confirmed { offset, confirmed } => ReplicaLogError::Confirmed { offset, confirmed },
-            ReplicaError::Leading => ReplicaLogError::Leading,
-            error @ (ReplicaError::Append(_) | ReplicaError::File(_)) => {
-                ReplicaLogError::Store(Box::new(error))
-            }
-        }
     }
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use ferromq_protocol::message::RecordFields;
 use ferromq_replication::ReplicaLog;
+use ferromq_replication::SlaveState;
 use ferromq_replication::classic::wire::{FrameHeader, HEADER_LEN, encode_report};
-use ferromq_replication::classic::{HaMaster, HaSettings, HaSlave, SlaveState};
+use ferromq_replication::classic::{HaMaster, HaSettings, HaSlave};
 use ferromq_store::{DiskUsageSource, Store, StoreOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

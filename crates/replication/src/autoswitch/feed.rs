@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
+use ferromq_store::ReplicaError;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -17,7 +18,6 @@ use super::master::{Mastership, Slave};
 use super::role::Shared;
 use super::wire::{FRAME_HEADER_LEN, FRAME_LEN_MAX, FrameHeader, MasterHandshake, OfSlave, Unreadable};
 use crate::classic::{AtEnd, HaSettings, Pace};
-use crate::log::ReplicaLogError;
 
 /// Bytes behind the log's end that are likely in memory. What lies before is read by a thread that may wait for the disk.
 const LIKELY_IN_MEMORY: u64 = 8 << 20;
@@ -84,7 +84,7 @@ pub enum Refused {
     Socket(#[from] std::io::Error),
     /// The log can't be read.
     #[error(transparent)]
-    Log(#[from] ReplicaLogError),
+    Log(#[from] ReplicaError),
 }
 
 enum Never {}

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use ferromq_remoting::RateLimit;
+use ferromq_store::ReplicaError;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
@@ -19,9 +20,8 @@ use super::AutoSwitchSettings;
 use super::epochs::{Epoch, EpochFile, Epochs};
 use super::feed::feed;
 use super::master::{ConnectedSlave, Mastership, confirm_appended};
-use super::slave::{self, Following};
-use crate::classic::SlaveStatus;
-use crate::log::{ReplicaLog, ReplicaLogError};
+use crate::following::{Following, SlaveStatus, keep_following};
+use crate::log::ReplicaLog;
 
 /// Most connections at once.
 const CONNECTIONS_MAX: usize = 256;
@@ -41,7 +41,7 @@ pub enum RoleError {
     },
     /// The log can't be prepared.
     #[error(transparent)]
-    Log(#[from] ReplicaLogError),
+    Log(#[from] ReplicaError),
     /// The epoch file can't be written.
     #[error("can't write the epoch file: {0}")]
     Epochs(io::Error),
@@ -183,19 +183,13 @@ impl AutoSwitch {
         followed.map_err(|panic| RoleError::Epochs(io::Error::other(panic)))?;
         let following = Arc::new(Following::new());
         *self.shared.following.lock() = following.clone();
-        *role = Role::Slave { task: tokio::spawn(slave::run(self.shared.clone(), following)) };
+        *role = Role::Slave { task: tokio::spawn(keep_following(self.shared.clone(), following)) };
         Ok(())
     }
 
     /// Says where the master's HA port is, `host:port`. Without effect unless this is a slave.
     pub fn set_master(&self, address: String) {
-        self.shared.following.lock().master.send_if_modified(|known| {
-            let is_new = known.as_deref() != Some(&address);
-            if is_new {
-                *known = Some(address);
-            }
-            is_new
-        });
+        self.shared.following.lock().set_master(Some(address));
     }
 
     /// Whether this is the master.

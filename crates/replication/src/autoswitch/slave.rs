@@ -5,24 +5,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, BytesMut};
-use parking_lot::Mutex;
+use ferromq_store::ReplicaError;
 use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 
 use super::epochs::{Epoch, Epochs};
 use super::role::Shared;
 use super::wire::{FRAME_HEADER_LEN, FrameHeader, MasterHandshake, OfSlave, Unreadable};
-use crate::classic::{BadBytes, Intake, Pace, SlaveState, SlaveStatus};
-use crate::log::ReplicaLogError;
+use crate::classic::{BadBytes, Intake};
+use crate::following::{Following, Slave};
 
 /// How long a connection may take to be made, and the master to answer the handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes that one read can bring.
 const READ_AT_ONCE: usize = 1 << 20;
-/// The same trouble is told again after so long.
-const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
 /// Why a connection to the master ended.
 #[derive(Debug, Error)]
@@ -62,7 +59,7 @@ pub enum SlaveError {
     BadBytes(#[from] BadBytes),
     /// The log could not be cut.
     #[error(transparent)]
-    Log(#[from] ReplicaLogError),
+    Log(#[from] ReplicaError),
     /// The epoch file could not be written.
     #[error("can't write the epoch file: {0}")]
     Epochs(io::Error),
@@ -71,73 +68,21 @@ pub enum SlaveError {
     Socket(io::Error),
 }
 
-/// What a slave knows of its connection.
-#[derive(Debug)]
-pub(super) struct Following {
-    /// Where the master's HA port is.
-    pub(super) master: watch::Sender<Option<String>>,
-    status: Mutex<SlaveStatus>,
-    pace: Pace,
-    /// Held while the log is being changed, which goes on when the connection ends.
-    pub(super) changing: Arc<tokio::sync::Mutex<()>>,
-}
+impl Slave for Arc<Shared> {
+    type Error = SlaveError;
 
-impl Following {
-    pub(super) fn new() -> Self {
-        Self {
-            master: watch::Sender::new(None),
-            status: Mutex::default(),
-            pace: Pace::new(Instant::now()),
-            changing: Arc::default(),
-        }
-    }
-
-    pub(super) fn status(&self) -> SlaveStatus {
-        let status = self.status.lock().clone();
-        let master = self.master.borrow().clone();
-        SlaveStatus { master, bytes_per_second: self.pace.per_second(Instant::now()), ..status }
-    }
-}
-
-/// Follows the master whose address is set, again and again.
-pub(super) async fn run(shared: Arc<Shared>, following: Arc<Following>) {
-    let mut master = following.master.subscribe();
-    let mut told: Option<(String, Instant)> = None;
-    loop {
-        let address = master.borrow_and_update().clone();
-        let Some(address) = address else {
-            if master.changed().await.is_err() {
-                return;
-            }
-            continue;
-        };
-        let ended = tokio::select! {
-            error = follow(&shared, &following, &address) => Some(error),
-            _ = master.changed() => None,
-        };
-        following.status.lock().state = SlaveState::Ready;
-        let Some(error) = ended else { continue };
-        let text = error.to_string();
-        following.status.lock().trouble = Some(text.clone());
-        if told.as_ref().is_none_or(|(last, at)| *last != text || at.elapsed() > TOLD_AGAIN) {
-            tracing::warn!(master = address, "not replicating: {text}");
-            told = Some((text, Instant::now()));
-        }
-        let pause = shared.settings.load().ha.reconnect_pause;
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            _ = master.changed() => {}
-        }
-    }
-}
-
-async fn follow(shared: &Arc<Shared>, following: &Following, address: &str) -> SlaveError {
-    match Link::open(shared, following, address).await {
-        Ok(mut link) => match link.run().await {
-            Ok(never) => match never {},
+    async fn follow(&self, following: &Following, address: &str) -> SlaveError {
+        match Link::open(self, following, address).await {
+            Ok(mut link) => match link.run().await {
+                Ok(never) => match never {},
+                Err(error) => error,
+            },
             Err(error) => error,
-        },
-        Err(error) => error,
+        }
+    }
+
+    fn pause(&self, _: &SlaveError) -> Duration {
+        self.settings.load().ha.reconnect_pause
     }
 }
 
@@ -197,9 +142,7 @@ impl<'a> Link<'a> {
             end = shared.log.bounds().end,
             "connected to the master"
         );
-        let mut status = following.status.lock();
-        (status.state, status.trouble) = (SlaveState::Transfer, None);
-        drop(status);
+        following.transferring();
         Ok(link)
     }
 
@@ -217,8 +160,7 @@ impl<'a> Link<'a> {
                         return Err(SlaveError::Closed);
                     }
                     self.read_at = Instant::now();
-                    self.following.pace.add(self.read_at, read as u64);
-                    self.following.status.lock().last_read_ms = now_ms();
+                    self.following.received(self.read_at, read);
                 }
                 () = tokio::time::sleep_until(silent_at.into()) => {
                     return Err(SlaveError::Silent(settings.ha.housekeeping_interval));
@@ -263,7 +205,7 @@ impl<'a> Link<'a> {
         self.stream.write_all(&OfSlave::Report(offset).encode()).await.map_err(SlaveError::Socket)?;
         self.reported = offset;
         self.written_at = Instant::now();
-        self.following.status.lock().last_write_ms = now_ms();
+        self.following.sent();
         Ok(())
     }
 }
@@ -318,9 +260,4 @@ fn take(shared: &Shared, intake: &mut Intake, header: FrameHeader, body: &[u8]) 
         shared.log.confirm(header.confirmed.min(shared.log.bounds().end));
     }
     Ok(())
-}
-
-fn now_ms() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

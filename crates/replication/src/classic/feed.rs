@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
+use ferromq_store::ReplicaError;
 use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -18,7 +19,7 @@ use super::HaSettings;
 use super::master::Shared;
 use super::pace::Pace;
 use super::wire::{FRAME_LEN_MAX, FrameHeader, HEADER_LEN, take_report};
-use crate::log::{ReplicaLog, ReplicaLogError};
+use crate::log::ReplicaLog;
 
 /// Bytes behind the log's end that are likely in memory. What lies before is read by a thread that may wait for the disk.
 const LIKELY_IN_MEMORY: u64 = 8 << 20;
@@ -78,7 +79,7 @@ pub enum Refused {
     Socket(#[from] std::io::Error),
     /// The log can't be read.
     #[error(transparent)]
-    Log(#[from] ReplicaLogError),
+    Log(#[from] ReplicaError),
 }
 
 /// What is known of a slave.

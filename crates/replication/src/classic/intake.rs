@@ -9,9 +9,10 @@
 
 use bytes::{Buf as _, BytesMut};
 use ferromq_protocol::message::{BLANK_LEN_MIN, BLANK_MAGIC, MAGIC_V1, MAGIC_V2, RecordError, RecordView};
+use ferromq_store::ReplicaError;
 use thiserror::Error;
 
-use crate::log::{ReplicaLog, ReplicaLogError};
+use crate::log::ReplicaLog;
 
 /// How much of its log's end a slave compares with the master's.
 const COMPARED_BYTES: u64 = 64 << 10;
@@ -80,7 +81,7 @@ pub enum BadBytes {
     },
     /// The log does not take them.
     #[error(transparent)]
-    Log(#[from] ReplicaLogError),
+    Log(#[from] ReplicaError),
 }
 
 /// Takes in what one connection brings.
@@ -324,13 +325,13 @@ mod tests {
 
         fn wake_at_end(&self, _: u64, _: Waker) {}
 
-        fn read(&self, offset: u64, len_max: usize) -> Result<Bytes, ReplicaLogError> {
+        fn read(&self, offset: u64, len_max: usize) -> Result<Bytes, ReplicaError> {
             let bytes = self.bytes.lock();
             let from = (offset - *self.begin.lock()) as usize;
             Ok(Bytes::copy_from_slice(&bytes[from..bytes.len().min(from + len_max)]))
         }
 
-        fn append(&self, offset: u64, bytes: &[u8]) -> Result<(), ReplicaLogError> {
+        fn append(&self, offset: u64, bytes: &[u8]) -> Result<(), ReplicaError> {
             let (end, mut content) = (self.bounds().end, self.bytes.lock());
             if content.is_empty() {
                 *self.begin.lock() = offset;
@@ -342,17 +343,17 @@ mod tests {
             Ok(())
         }
 
-        fn flush_to(&self, _: u64) -> Result<(), ReplicaLogError> {
+        fn flush_to(&self, _: u64) -> Result<(), ReplicaError> {
             Ok(())
         }
 
-        fn truncate(&self, _: u64) -> Result<(), ReplicaLogError> {
+        fn truncate(&self, _: u64) -> Result<(), ReplicaError> {
             unreachable!("a slave never truncates")
         }
 
         fn confirm(&self, _: u64) {}
 
-        fn lead(&self) -> Result<(), ReplicaLogError> {
+        fn lead(&self) -> Result<(), ReplicaError> {
             Ok(())
         }
 

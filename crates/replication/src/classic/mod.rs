@@ -29,7 +29,7 @@ pub use intake::BadBytes;
 pub(crate) use intake::Intake;
 pub use master::{ConnectedSlave, HaMaster};
 pub(crate) use pace::Pace;
-pub use slave::{FirstOffset, HaSlave, SlaveError, SlaveState, SlaveStatus};
+pub use slave::{FirstOffset, HaSlave, SlaveError};
 
 /// Settings of both sides, named as in `broker.conf`.
 #[derive(Debug, Clone, PartialEq, Eq)]

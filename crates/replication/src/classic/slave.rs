@@ -8,23 +8,19 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use bytes::{Buf as _, BytesMut};
-use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::HaSettings;
 use super::intake::{BadBytes, Intake};
-use super::pace::Pace;
 use super::wire::{FRAME_LEN_MAX, FrameHeader, HEADER_LEN, encode_report};
+use crate::following::{Following, Slave, SlaveStatus, keep_following};
 use crate::log::ReplicaLog;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The same trouble is told again after so long.
-const TOLD_AGAIN: Duration = Duration::from_secs(60);
 /// Bytes that are read at once.
 const READ_AT_ONCE: usize = 256 << 10;
 
@@ -33,37 +29,10 @@ const READ_AT_ONCE: usize = 256 << 10;
 pub type FirstOffset = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Option<u64>> + Send>> + Send + Sync>;
 
 /// Copies a master's log.
-#[derive(Debug)]
 pub struct HaSlave {
     shared: Arc<Shared>,
+    following: Arc<Following>,
     task: tokio::sync::Mutex<JoinHandle<()>>,
-}
-
-/// Whether a slave is connected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SlaveState {
-    /// It is not.
-    #[default]
-    Ready,
-    /// It is, and its log was found to be a part of the master's.
-    Transfer,
-}
-
-/// A slave, as administrators see it.
-#[derive(Debug, Clone, Default)]
-pub struct SlaveStatus {
-    /// `haServerAddr` of the master, if it is known.
-    pub master: Option<String>,
-    /// Whether it is connected.
-    pub state: SlaveState,
-    /// When something came from the master, ms since 1970; 0 before.
-    pub last_read_ms: i64,
-    /// When something was sent to the master, ms since 1970; 0 before.
-    pub last_write_ms: i64,
-    /// Bytes that came in the last second.
-    pub bytes_per_second: u64,
-    /// Why the last connection ended or could not be made.
-    pub trouble: Option<String>,
 }
 
 /// Why a connection to the master ended.
@@ -97,45 +66,21 @@ pub enum SlaveError {
 struct Shared {
     log: Arc<dyn ReplicaLog>,
     settings: ArcSwap<HaSettings>,
-    master: watch::Sender<Option<String>>,
     first: FirstOffset,
-    status: Mutex<SlaveStatus>,
-    pace: Pace,
-    /// Held while bytes are being appended, which goes on when the connection ends.
-    appending: Arc<tokio::sync::Mutex<()>>,
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("status", &self.status).finish_non_exhaustive()
-    }
 }
 
 impl HaSlave {
     /// Follows the master whose address is [set](Self::set_master). Needs a Tokio runtime.
     pub fn start(log: Arc<dyn ReplicaLog>, settings: HaSettings, first: FirstOffset) -> HaSlave {
-        let shared = Arc::new(Shared {
-            log,
-            settings: ArcSwap::from_pointee(settings),
-            master: watch::Sender::new(None),
-            first,
-            status: Mutex::default(),
-            pace: Pace::new(Instant::now()),
-            appending: Arc::default(),
-        });
-        let task = tokio::spawn(run(Arc::clone(&shared)));
-        HaSlave { shared, task: tokio::sync::Mutex::new(task) }
+        let shared = Arc::new(Shared { log, settings: ArcSwap::from_pointee(settings), first });
+        let following = Arc::new(Following::new());
+        let task = tokio::spawn(keep_following(Arc::clone(&shared), Arc::clone(&following)));
+        HaSlave { shared, following, task: tokio::sync::Mutex::new(task) }
     }
 
     /// Says where the master's HA port is, `host:port`. Another address ends the connection to the old one.
     pub fn set_master(&self, address: Option<String>) {
-        self.shared.master.send_if_modified(|current| {
-            let is_new = *current != address;
-            if is_new {
-                *current = address;
-            }
-            is_new
-        });
+        self.following.set_master(address);
     }
 
     /// Puts other settings in force.
@@ -145,9 +90,7 @@ impl HaSlave {
 
     /// How it is now.
     pub fn status(&self) -> SlaveStatus {
-        let status = self.shared.status.lock().clone();
-        let master = self.shared.master.borrow().clone();
-        SlaveStatus { master, bytes_per_second: self.shared.pace.per_second(Instant::now()), ..status }
+        self.following.status()
     }
 
     /// Ends the connection, and makes no other. Nothing is appended any more when this returns.
@@ -158,7 +101,7 @@ impl HaSlave {
             // It was aborted; a panic was reported when it happened.
             let _ = (&mut *task).await;
         }
-        let _appended = self.shared.appending.lock().await;
+        let _appended = self.following.changing.lock().await;
     }
 }
 
@@ -168,51 +111,27 @@ impl Drop for HaSlave {
     }
 }
 
-async fn run(shared: Arc<Shared>) {
-    let mut master = shared.master.subscribe();
-    let mut told: Option<(String, Instant)> = None;
-    loop {
-        let address = master.borrow_and_update().clone();
-        let Some(address) = address else {
-            if master.changed().await.is_err() {
-                return;
-            }
-            continue;
-        };
-        let ended = tokio::select! {
-            error = follow(&shared, &address) => Some(error),
-            _ = master.changed() => None,
-        };
-        shared.status.lock().state = SlaveState::Ready;
-        let Some(error) = ended else { continue };
-        let text = error.to_string();
-        shared.status.lock().trouble = Some(text.clone());
-        if told.as_ref().is_none_or(|(last, at)| *last != text || at.elapsed() > TOLD_AGAIN) {
-            tracing::error!(master = address, "not replicating: {text}");
-            told = Some((text, Instant::now()));
+impl Slave for Arc<Shared> {
+    type Error = SlaveError;
+
+    async fn follow(&self, following: &Following, address: &str) -> SlaveError {
+        match Link::open(self, following, address).await {
+            Ok(mut link) => match link.run().await {
+                Ok(never) => match never {},
+                Err(error) => error,
+            },
+            Err(error) => error,
         }
-        let pause = shared.settings.load().reconnect_pause;
-        let pause = match error {
-            SlaveError::Silent(_) => continue,
+    }
+
+    fn pause(&self, after: &SlaveError) -> Duration {
+        let pause = self.settings.load().reconnect_pause;
+        match after {
+            SlaveError::Silent(_) => Duration::ZERO,
             // Nothing but somebody can change that.
             SlaveError::BadBytes(_) | SlaveError::FrameLen { .. } => pause,
             SlaveError::Connect(_) | SlaveError::Closed | SlaveError::Socket(_) => pause / 5,
-        };
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            _ = master.changed() => {}
         }
-    }
-}
-
-/// Follows the master over one connection.
-async fn follow(shared: &Shared, address: &str) -> SlaveError {
-    match Link::open(shared, address).await {
-        Ok(mut link) => match link.run().await {
-            Ok(never) => match never {},
-            Err(error) => error,
-        },
-        Err(error) => error,
     }
 }
 
@@ -221,6 +140,7 @@ enum Never {}
 /// A connection to the master.
 struct Link<'a> {
     shared: &'a Shared,
+    following: &'a Following,
     stream: TcpStream,
     received: BytesMut,
     /// What was reported last.
@@ -232,7 +152,7 @@ struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    async fn open(shared: &'a Shared, address: &str) -> Result<Self, SlaveError> {
+    async fn open(shared: &'a Shared, following: &'a Following, address: &str) -> Result<Self, SlaveError> {
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
         let timed_out = |_| io::Error::new(io::ErrorKind::TimedOut, "no answer");
         let stream =
@@ -243,7 +163,8 @@ impl<'a> Link<'a> {
         let intake = Box::new(Intake::new(&*shared.log, first)?);
         let now = Instant::now();
         let (reported, received) = (intake.request(), BytesMut::with_capacity(READ_AT_ONCE));
-        let mut link = Link { shared, stream, received, reported, read_at: now, written_at: now, intake };
+        let mut link =
+            Link { shared, following, stream, received, reported, read_at: now, written_at: now, intake };
         link.report(reported).await?;
         let end = bounds.end;
         tracing::info!(master = address, from = reported, end, "connected to the master");
@@ -253,8 +174,7 @@ impl<'a> Link<'a> {
 
     fn note_compared(&self) {
         if self.intake.is_compared() {
-            let mut status = self.shared.status.lock();
-            (status.state, status.trouble) = (SlaveState::Transfer, None);
+            self.following.transferring();
         }
     }
 
@@ -271,8 +191,7 @@ impl<'a> Link<'a> {
                         return Err(SlaveError::Closed);
                     }
                     self.read_at = Instant::now();
-                    self.shared.pace.add(self.read_at, read as u64);
-                    self.shared.status.lock().last_read_ms = now_ms();
+                    self.following.received(self.read_at, read);
                     self.take_frames().await?;
                 }
                 () = tokio::time::sleep_until(silent_at.into()) => {
@@ -302,9 +221,9 @@ impl<'a> Link<'a> {
         }
         let log = Arc::clone(&self.shared.log);
         let mut intake = std::mem::take(&mut self.intake);
-        let appending = Arc::clone(&self.shared.appending).lock_owned().await;
+        let changing = Arc::clone(&self.following.changing).lock_owned().await;
         let work = tokio::task::spawn_blocking(move || {
-            let _appending = appending;
+            let _changing = changing;
             let result = frames.into_iter().try_for_each(|(offset, body)| match body.len() {
                 0 => intake.heartbeat(offset),
                 _ => intake.take(&*log, offset, &body),
@@ -326,12 +245,7 @@ impl<'a> Link<'a> {
         self.stream.write_all(&encode_report(offset)).await.map_err(SlaveError::Socket)?;
         self.reported = offset;
         self.written_at = Instant::now();
-        self.shared.status.lock().last_write_ms = now_ms();
+        self.following.sent();
         Ok(())
     }
-}
-
-fn now_ms() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

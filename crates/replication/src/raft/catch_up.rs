@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ferromq_store::ReplicaError;
 use openraft::Snapshot;
 use tokio::time::timeout;
 
@@ -18,7 +19,7 @@ use super::storage::{NodeStore, blocking, read_whole};
 use super::transport::BoxedConnection;
 use super::types::{GroupConfig, Vote};
 use super::wire::{self, Message, Offer};
-use crate::log::{ReplicaLog, ReplicaLogError};
+use crate::log::ReplicaLog;
 
 /// Bytes that are asked for at once.
 const CHUNK_LEN: u64 = 1 << 20;
@@ -188,8 +189,8 @@ pub(crate) enum CatchUpError {
     Ours(#[from] RaftError),
 }
 
-impl From<ReplicaLogError> for CatchUpError {
-    fn from(error: ReplicaLogError) -> CatchUpError {
+impl From<ReplicaError> for CatchUpError {
+    fn from(error: ReplicaError) -> CatchUpError {
         CatchUpError::Ours(error.into())
     }
 }

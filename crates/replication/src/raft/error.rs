@@ -3,10 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ferromq_store::ReplicaError;
 use thiserror::Error;
 
 use super::types::NodeId;
-use crate::log::ReplicaLogError;
 
 /// Errors of a node of a Raft group.
 #[derive(Debug, Error)]
@@ -23,7 +23,7 @@ pub enum RaftError {
     },
     /// The commit log failed.
     #[error("commit log of the Raft group: {0}")]
-    Log(#[from] ReplicaLogError),
+    Log(#[from] ReplicaError),
     /// The node can't listen for its peers.
     #[error("can't listen at {address} for the peers of the Raft group: {source}")]
     Listen {

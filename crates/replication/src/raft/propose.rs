@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use ferromq_store::ReplicaError;
 
 use super::types::{GroupConfig, LogRange};
-use crate::log::{ReplicaLog, ReplicaLogError};
+use crate::log::ReplicaLog;
 
 /// An entry becomes about that long when more has been appended than that. A longer record makes a longer entry.
 const ENTRY_LEN: u64 = 1 << 20;
@@ -48,7 +49,7 @@ pub(crate) async fn propose(
 }
 
 /// Where an entry that begins at `begin` ends: at the end of a record, in the same file, and not much further than [`ENTRY_LEN`].
-pub(crate) fn entry_end(log: &dyn ReplicaLog, begin: u64, end: u64) -> Result<u64, ReplicaLogError> {
+pub(crate) fn entry_end(log: &dyn ReplicaLog, begin: u64, end: u64) -> Result<u64, ReplicaError> {
     let file_end = (begin / log.file_size() + 1) * log.file_size();
     let end = end.min(file_end);
     if end - begin <= ENTRY_LEN {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use ferromq_store::ReplicaError;
 use openraft::{EntryPayload, LeaderId};
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -17,7 +18,7 @@ use super::error::RaftError;
 use super::index::{Base, Damage, SideIndex};
 use super::slots::{SlotFile, VALUE_LEN};
 use super::types::{Entry, EntryKind, IndexEntry, LogId, LogRange, Members, NodeId, Vote, log_id};
-use crate::log::{ReplicaLog, ReplicaLogError};
+use crate::log::ReplicaLog;
 
 /// The end of the log that is taken to be in memory.
 const RECENT_LEN: u64 = 64 << 20;
@@ -207,7 +208,7 @@ impl NodeStore {
         from: u64,
         to: u64,
         len_max: u64,
-    ) -> Result<Vec<Entry>, ReplicaLogError> {
+    ) -> Result<Vec<Entry>, ReplicaError> {
         let picked: Vec<IndexEntry> = {
             let state = self.shared.state.lock();
             let mut len = 0;
@@ -370,11 +371,11 @@ impl State {
     /// Appends another leader's range to the log, which must end where it begins.
     fn copy(&mut self, log: &dyn ReplicaLog, range: &LogRange, end: u64) -> Result<(), RaftError> {
         if range.bytes.len() != range.len as usize || range.offset != end {
-            return Err(ReplicaLogError::NotAtEnd { offset: range.offset, end }.into());
+            return Err(ReplicaError::NotAtEnd { offset: range.offset, end }.into());
         }
         match log.append(range.offset, &range.bytes) {
             // A promotion that was overtaken is still under way, see `lead`.
-            Err(ReplicaLogError::Leading) => {
+            Err(ReplicaError::Leading) => {
                 log.follow();
                 if log.bounds().end > end {
                     log.truncate(end)?;
@@ -416,7 +417,7 @@ impl State {
         match self.follow(log) {
             // The power failed, and the index, which is not flushed as often as the log, lacks its last entries. Or the log went on in
             // another mode of replication.
-            Err(RaftError::Log(ReplicaLogError::Confirmed { .. })) => self.forget_all(
+            Err(RaftError::Log(ReplicaError::Confirmed { .. })) => self.forget_all(
                 path,
                 "the commit log holds confirmed messages that its Raft index knows nothing of",
             ),
@@ -443,10 +444,10 @@ impl State {
 }
 
 /// Everything from `from` to `to`.
-pub(crate) fn read_whole(log: &dyn ReplicaLog, from: u64, to: u64) -> Result<Bytes, ReplicaLogError> {
+pub(crate) fn read_whole(log: &dyn ReplicaLog, from: u64, to: u64) -> Result<Bytes, ReplicaError> {
     let missing = |at| {
         let bounds = log.bounds();
-        ReplicaLogError::Outside { offset: at, begin: bounds.begin, end: bounds.end }
+        ReplicaError::Outside { offset: at, begin: bounds.begin, end: bounds.end }
     };
     let len = (to - from) as usize;
     if len == 0 {

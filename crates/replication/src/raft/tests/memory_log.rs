@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
+use ferromq_store::ReplicaError;
 use parking_lot::Mutex;
 
-use crate::log::{LogBounds, ReplicaLog, ReplicaLogError};
+use crate::log::{LogBounds, ReplicaLog};
 
 /// A record is its own length (4 bytes) and a payload; files end with a record of zeros.
 pub(super) struct MemoryLog {
@@ -183,45 +184,45 @@ impl ReplicaLog for MemoryLog {
         }
     }
 
-    fn read(&self, offset: u64, len_max: usize) -> Result<Bytes, ReplicaLogError> {
+    fn read(&self, offset: u64, len_max: usize) -> Result<Bytes, ReplicaError> {
         let state = self.state.lock();
         if offset < state.begin || offset > state.end() {
-            return Err(ReplicaLogError::Outside { offset, begin: state.begin, end: state.end() });
+            return Err(ReplicaError::Outside { offset, begin: state.begin, end: state.end() });
         }
         let file_end = (offset / self.file_size + 1) * self.file_size;
         let to = (offset + len_max as u64).min(file_end).min(state.end());
         Ok(Bytes::copy_from_slice(&state.bytes[(offset - state.begin) as usize..(to - state.begin) as usize]))
     }
 
-    fn append(&self, offset: u64, bytes: &[u8]) -> Result<(), ReplicaLogError> {
+    fn append(&self, offset: u64, bytes: &[u8]) -> Result<(), ReplicaError> {
         let mut state = self.state.lock();
         if state.leading {
-            return Err(ReplicaLogError::Leading);
+            return Err(ReplicaError::Leading);
         }
         if state.bytes.is_empty() && offset.is_multiple_of(self.file_size) {
             state.begin = offset;
         }
         if offset != state.end() {
-            return Err(ReplicaLogError::NotAtEnd { offset, end: state.end() });
+            return Err(ReplicaError::NotAtEnd { offset, end: state.end() });
         }
         if offset % self.file_size + bytes.len() as u64 > self.file_size {
             let file_size = self.file_size;
-            return Err(ReplicaLogError::OverFileEnd { offset, len: bytes.len(), file_size });
+            return Err(ReplicaError::OverFileEnd { offset, len: bytes.len(), file_size });
         }
         state.grow(bytes);
         Ok(())
     }
 
-    fn flush_to(&self, offset: u64) -> Result<(), ReplicaLogError> {
+    fn flush_to(&self, offset: u64) -> Result<(), ReplicaError> {
         let mut state = self.state.lock();
         state.flushed = state.flushed.max(offset.min(state.end()));
         Ok(())
     }
 
-    fn truncate(&self, offset: u64) -> Result<(), ReplicaLogError> {
+    fn truncate(&self, offset: u64) -> Result<(), ReplicaError> {
         let mut state = self.state.lock();
         if offset < state.confirmed.min(state.end()) {
-            return Err(ReplicaLogError::Confirmed { offset, confirmed: state.confirmed });
+            return Err(ReplicaError::Confirmed { offset, confirmed: state.confirmed });
         }
         if offset < state.end() {
             let len = offset.saturating_sub(state.begin) as usize;
@@ -236,7 +237,7 @@ impl ReplicaLog for MemoryLog {
         state.confirmed = state.confirmed.max(offset);
     }
 
-    fn lead(&self) -> Result<(), ReplicaLogError> {
+    fn lead(&self) -> Result<(), ReplicaError> {
         let mut state = self.state.lock();
         state.leading = true;
         state.reign += 1;
