@@ -48,10 +48,13 @@ pub(super) enum BenchError {
     /// The system refused to watch sockets.
     #[error("can't watch sockets: {0}")]
     Poll(io::Error),
+    /// A client could not be started.
+    #[error(transparent)]
+    Client(#[from] ferromq_client::Error),
     /// The null server can't listen.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The null server can't run.
-    #[error("can't run the server: {0}")]
+    /// The runtime of the null server or of the client can't be had.
+    #[error("can't run: {0}")]
     Serve(io::Error),
 }

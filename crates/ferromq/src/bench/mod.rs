@@ -6,13 +6,14 @@
 //! wanted fields are looked at ([`answer`]).
 //!
 //! Read first: [`producer`] and [`consumer`], the two loops; [`driver`], which runs them for a measured time;
-//! [`report`], what comes out. [`null_server`] is the yardstick: it answers sends without storing anything.
+//! [`report`], what comes out. [`failover`] measures how long nobody takes messages; it is an application of the client. [`null_server`] is the yardstick: it answers sends without storing anything.
 
 mod answer;
 mod consumer;
 mod control;
 mod driver;
 mod error;
+mod failover;
 mod link;
 mod null_server;
 mod opaque;
@@ -44,6 +45,8 @@ enum Command {
     Producer(producer::ProducerArgs),
     /// Pull messages and measure throughput and latency
     Consumer(consumer::ConsumerArgs),
+    /// Send one message after another, and print each time that nobody acknowledged them
+    Failover(failover::FailoverArgs),
     /// Answer sends without storing anything: the yardstick for everything else
     NullServer(null_server::NullServerArgs),
 }
@@ -54,6 +57,7 @@ pub(crate) fn run(args: BenchArgs) -> ExitCode {
     let outcome = match args.command {
         Command::Producer(args) => producer::run(&args),
         Command::Consumer(args) => consumer::run(&args),
+        Command::Failover(args) => failover::run(&args),
         Command::NullServer(args) => null_server::run(&args),
     };
     outcome.unwrap_or_else(|error: BenchError| {
