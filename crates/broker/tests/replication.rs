@@ -11,6 +11,7 @@ use ferromq_broker::RunningBroker;
 use ferromq_namesrv::{Namesrv, NamesrvConfig};
 use ferromq_protocol::body::{HARuntimeInfo, SubscriptionGroupConfig};
 use ferromq_protocol::code::request;
+use ferromq_protocol::code::response::TOPIC_NOT_EXIST;
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::json;
 use support::{Peer, pull_request, start};
@@ -277,6 +278,32 @@ async fn a_master_that_returns_takes_over_how_far_consumers_have_come_at_the_sla
     set.of_master = Peer::connect(&set.master).await;
     until(async || committed(&set.of_master).await, |offset| *offset == Some(15)).await;
     set.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_the_master_deleted_begins_empty_when_the_slave_takes_over() {
+    let set = Set::start(&[ON_THIS_MACHINE]).await;
+    set.of_master.done(group("kept")).await;
+    send(&set.of_master, 20).await;
+    set.of_master.done(commit(9)).await;
+    until(async || committed(&set.of_slave).await, |offset| *offset == Some(9)).await;
+    until(async || max_offset(&set.of_slave).await, |offset| *offset == 20).await;
+    let delete = RemotingCommand::request(request::DELETE_TOPIC_IN_BROKER).with("topic", "T");
+    set.of_master.done(delete).await;
+    until(async || set.of_slave.call(pull(0)).await.code, |code| *code == TOPIC_NOT_EXIST).await;
+
+    let Set { namesrv, master, slave, directory, .. } = set;
+    master.shutdown().await;
+    slave.shutdown().await;
+    let address = namesrv_address(&namesrv);
+    let promoted = start(&directory.path().join("slave"), &[("namesrvAddr", &address)]).await;
+    let peer = Peer::connect(&promoted).await;
+    send(&peer, 1).await;
+    assert_eq!(max_offset(&peer).await, 1);
+    assert_eq!(peer.done(pull(0)).await.field("minOffset"), Some("0"));
+    assert_eq!(committed(&peer).await, None);
+    promoted.shutdown().await;
+    namesrv.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

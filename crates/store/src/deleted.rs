@@ -4,7 +4,7 @@
 //! store remembers per deleted topic the offset below which its records do not count. The file (`deletedTopics`, text) is
 //! written before the deletion takes effect; of two lines of a topic the later counts; an entry goes away when the log begins behind it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -84,20 +84,33 @@ impl DeletedTopics {
         names
     }
 
-    /// Remembers that the records of these topics below `physical_offset` are deleted. Quick: the entry survives the death of
+    /// The topics, with the offset below which their records are gone, unless that is behind `offset`.
+    pub(crate) fn up_to(&self, offset: u64) -> BTreeMap<String, u64> {
+        let topics = self.topics.read();
+        topics
+            .iter()
+            .filter(|(_, below)| **below <= offset)
+            .map(|(name, below)| (name.clone(), *below))
+            .collect()
+    }
+
+    /// Remembers that the records of these topics below the offset of each are deleted. Quick: the entries survive the death of
     /// the process at once, that of the machine after [`sync`](Self::sync).
-    pub(crate) fn add(&self, names: &[&str], physical_offset: u64) -> Result<(), FileError> {
+    pub(crate) fn add<'t>(
+        &self,
+        deletions: impl Iterator<Item = (&'t str, u64)> + Clone,
+    ) -> Result<(), FileError> {
         let mut topics = self.topics.write();
-        let lines: String = names.iter().map(|name| format!("{physical_offset} {name}\n")).collect();
+        let lines: String = deletions.clone().map(|(name, below)| format!("{below} {name}\n")).collect();
         let append = || {
             let file = disk::open_or_create(&self.path)?;
             disk::write_all_at(&file, lines.as_bytes(), file.metadata()?.len())
         };
         append().map_err(FileError::at("write", &self.path))?;
-        for name in names {
-            topics.insert((*name).to_owned(), physical_offset);
+        for (name, below) in deletions {
+            topics.insert(name.to_owned(), below);
+            self.highest.fetch_max(below, Ordering::AcqRel);
         }
-        self.highest.fetch_max(physical_offset, Ordering::AcqRel);
         Ok(())
     }
 
@@ -169,8 +182,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let deleted = DeletedTopics::load(root.path()).unwrap();
         assert!(!deleted.covers("a", 0));
-        deleted.add(&["a", "b c"], 100).unwrap();
-        deleted.add(&["d"], 50).unwrap();
+        deleted.add([("a", 100), ("b c", 100)].into_iter()).unwrap();
+        deleted.add([("d", 50)].into_iter()).unwrap();
         deleted.sync().unwrap();
         let deleted = DeletedTopics::load(root.path()).unwrap();
         assert!(deleted.covers("a", 99) && !deleted.covers("a", 100));
@@ -194,7 +207,7 @@ mod tests {
             let deleted = DeletedTopics::load(root.path()).unwrap();
             deleted.mend().unwrap();
             assert!(!deleted.covers("To", 1));
-            deleted.add(&["y"], 9).unwrap();
+            deleted.add([("y", 9)].into_iter()).unwrap();
             let deleted = DeletedTopics::load(root.path()).unwrap();
             assert!(deleted.covers("x", 6) && deleted.covers("y", 8), "{torn:?}");
         }

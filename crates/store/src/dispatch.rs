@@ -283,7 +283,7 @@ impl Projector {
         );
         // Below this offset, and before the deletion, lies all that the queue has had.
         if !self.deleted.covers(queue.topic(), last) {
-            self.deleted.add(&[queue.topic()], last + 1).map_err(io::Error::other)?;
+            self.deleted.add(std::iter::once((queue.topic(), last + 1))).map_err(io::Error::other)?;
         }
         self.queues.without_writing(|| {
             queue.cut(0)?;

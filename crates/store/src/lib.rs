@@ -50,6 +50,7 @@ mod clock;
 mod cold_pages;
 mod commit_log;
 mod deleted;
+mod deletion;
 mod disk;
 mod dispatch;
 mod error;

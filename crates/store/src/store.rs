@@ -445,47 +445,6 @@ impl Store {
 
     // ---- deletion ----
 
-    /// Deletes every queue of a topic. A topic of the same name starts at offset 0, with nothing old in sight, also after
-    /// a crash. The log keeps the bytes until they expire. Waits for the disk.
-    pub fn delete_topic(&self, topic: &str) -> Result<(), FileError> {
-        self.delete_topics(&[topic])
-    }
-
-    fn delete_topics(&self, topics: &[&str]) -> Result<(), FileError> {
-        let shared = &*self.shared;
-        if topics.is_empty() {
-            return Ok(());
-        }
-        // Nothing is dispatched and no queue file is written meanwhile; appends pause only while the queues are reset.
-        let dispatcher = shared.dispatcher.lock();
-        shared.queues.without_writing(|| {
-            let paused = shared.log.pause_appends();
-            shared.deleted.add(topics, shared.log.appended.get())?;
-            for queue in topics.iter().flat_map(|topic| shared.queues.of_topic(topic)) {
-                queue.reset();
-            }
-            drop(paused);
-            shared.deleted.sync()?;
-            topics.iter().try_for_each(|topic| {
-                shared
-                    .queues
-                    .delete_files(topic)
-                    .map_err(FileError::at("delete", &shared.queues.directory().join(topic)))
-            })
-        })?;
-        drop(dispatcher);
-        Ok(())
-    }
-
-    /// `cleanUnusedTopic`: deletes the queues of every topic that `in_use` says no to. Returns how many topics. Waits for the
-    /// disk.
-    pub fn clean_unused_topics(&self, in_use: &dyn Fn(&str) -> bool) -> Result<usize, FileError> {
-        let topics = self.topics();
-        let unused: Vec<&str> = topics.iter().map(|topic| &**topic).filter(|topic| !in_use(topic)).collect();
-        self.delete_topics(&unused)?;
-        Ok(unused.len())
-    }
-
     /// `cleanExpiredCQ`: removes the files of queues all of whose messages are gone from the log. Their offsets go on where
     /// they were. Returns how many queues. Waits for the disk.
     pub fn clean_expired_queues(&self) -> usize {

@@ -296,7 +296,7 @@ fn a_topic_that_was_deleted_and_made_again_begins_anew_in_the_copy_too() {
     let (master_root, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let master = Store::open(small(master_root.path())).unwrap();
     let send_to = |queue: i32, body: &str| {
-        send(&master, &Message::new("T", queue, body).with("KEYS", body)).queue_offset
+        send(&master, &Message::new("T", queue, body).with("KEYS", &body.replace(' ', "-"))).queue_offset
     };
     (0..60).for_each(|number| assert_eq!(send_to(0, &format!("old {number}")), number));
     assert_eq!(send_to(1, "old in 1"), 0);
@@ -312,7 +312,7 @@ fn a_topic_that_was_deleted_and_made_again_begins_anew_in_the_copy_too() {
             let messages = drain(slave, &slave.queue("T", queue));
             assert_eq!(messages, [(0, format!("new in {queue}").into_bytes())]);
         }
-        assert!(slave.query("T", "old 5", 9, 0, i64::MAX, false).records.is_empty());
+        assert!(slave.query("T", "old-5", 9, 0, i64::MAX, false).records.is_empty());
     };
     expect(&slave);
     drop(slave);
@@ -322,4 +322,93 @@ fn a_topic_that_was_deleted_and_made_again_begins_anew_in_the_copy_too() {
     drop(slave);
     std::fs::remove_file(root.path().join("ferromq.marks")).unwrap();
     expect(&follower(root.path()));
+}
+
+#[test]
+fn topics_that_the_master_deleted_are_gone_from_the_copy_up_to_there_and_no_further() {
+    let (master_root, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let master = Store::open(small(master_root.path())).unwrap();
+    let send_to = |topic: &str, queue: i32, body: &str| {
+        send(&master, &Message::new(topic, queue, body).with("KEYS", &body.replace(' ', "-"))).queue_offset
+    };
+    (0..60).for_each(|number| assert_eq!(send_to("T", 0, &format!("old {number}")), number));
+    assert_eq!((send_to("T", 1, "old in 1"), send_to("U", 0, "kept")), (0, 0));
+    let slave = follower(root.path());
+    copy(&master, &slave, 3000);
+    assert_eq!(drain(&slave, &slave.queue("T", 0)).len(), 60);
+    // The slave has not got these yet when it learns of the deletion.
+    (60..90).for_each(|number| assert_eq!(send_to("T", 0, &format!("old {number}")), number));
+    master.delete_topic("T").unwrap();
+    let deleted = master.deleted_topics();
+    assert_eq!(deleted.iter().collect::<Vec<_>>(), [(&"T".to_owned(), &master.appended().get())]);
+    assert_eq!(send_to("T", 1, "new in 1"), 0);
+
+    assert_eq!(slave.delete_topics_below(&deleted).unwrap(), ["T"]);
+    assert_eq!(slave.delete_topics_below(&deleted).unwrap(), [""; 0], "that was known");
+    copy(&master, &slave, 3000);
+    let expect = |store: &Store| {
+        assert_eq!(drain(store, &store.queue("T", 0)), []);
+        assert_eq!(drain(store, &store.queue("T", 1)), [(0, b"new in 1".to_vec())]);
+        assert_eq!(drain(store, &store.queue("U", 0)), [(0, b"kept".to_vec())]);
+        assert!(store.query("T", "old-5", 9, 0, i64::MAX, false).records.is_empty());
+        assert_eq!(store.query("T", "new-in-1", 9, 0, i64::MAX, false).records.len(), 1);
+    };
+    expect(&slave);
+    // It learns it again and late, with messages behind the deletion, and nothing more goes.
+    assert_eq!(slave.delete_topics_below(&deleted).unwrap(), [""; 0]);
+    drop(slave);
+    let slave = follower(root.path());
+    expect(&slave);
+    slave.lead().unwrap();
+    assert!(matches!(slave.delete_topics_below(&deleted), Err(ReplicaError::Leading)));
+    let next_in = |queue: i32| send(&slave, &Message::new("T", queue, "by the slave")).queue_offset;
+    assert_eq!((next_in(0), next_in(1)), (0, 1));
+    slave.shutdown();
+    drop(slave);
+    std::fs::remove_file(root.path().join("ferromq.marks")).unwrap();
+    let rebuilt = Store::open(small(root.path())).unwrap();
+    let bodies = |queue: i32| drain(&rebuilt, &rebuilt.queue("T", queue)).into_iter().map(|(_, body)| body);
+    assert_eq!(bodies(0).collect::<Vec<_>>(), [b"by the slave"]);
+    assert_eq!(bodies(1).collect::<Vec<_>>(), [&b"new in 1"[..], b"by the slave"]);
+}
+
+/// A topic of the same name has messages in one of its queues only.
+#[test]
+fn a_deletion_that_is_learnt_late_spares_what_the_topics_successor_has() {
+    let (master_root, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let master = Store::open(small(master_root.path())).unwrap();
+    let send_to = |queue: i32, body: &str| send(&master, &Message::new("T", queue, body)).queue_offset;
+    (0..60).for_each(|number| assert_eq!(send_to(number % 3, "old"), i64::from(number / 3)));
+    let slave = follower(root.path());
+    copy(&master, &slave, 3000);
+    assert_eq!(drain(&slave, &slave.queue("T", 0)).len(), 20);
+    master.delete_topic("T").unwrap();
+    assert_eq!((send_to(1, "new"), send_to(1, "new"), send_to(3, "new")), (0, 1, 0));
+    copy(&master, &slave, 3000);
+    slave.dispatch_to_confirmed();
+    assert_eq!(slave.delete_topics_below(&master.deleted_topics()).unwrap(), ["T"]);
+    let expect = |slave: &Store| {
+        let counts = [0, 1, 2, 3].map(|queue| drain(slave, &slave.queue("T", queue)).len());
+        assert_eq!(counts, [0, 2, 0, 1]);
+    };
+    expect(&slave);
+    drop(slave);
+    let slave = follower(root.path());
+    expect(&slave);
+    slave.shutdown();
+    drop(slave);
+    expect(&follower(root.path()));
+}
+
+#[test]
+fn a_deletion_behind_what_is_confirmed_is_not_told() {
+    let root = tempfile::tempdir().unwrap();
+    let leader = replicated(root.path(), 0);
+    leader.lead().unwrap();
+    send_numbered(&leader, 0..5);
+    leader.delete_topic("T").unwrap();
+    assert!(leader.deleted_topics().is_empty());
+    let end = leader.appended().get();
+    leader.confirm(end);
+    assert_eq!(leader.deleted_topics()["T"], end);
 }

@@ -18,12 +18,13 @@ use crate::answer::{Answer, Refusal};
 use crate::broker::Broker;
 
 /// GET_ALL_TOPIC_CONFIG: all of them. As up to 5.3.3 there are no pages: clients that ask for pages see by the missing
-/// total that this is everything, and the paging of theirs loses a topic now and then.
+/// total that this is everything, and the paging of theirs loses a topic now and then. Slaves also learn which topics were deleted.
 pub(super) fn get_all_topic_config(broker: &Arc<Broker>, _: &Arc<Connection>, _: &RemotingCommand) -> Answer {
     let topics = broker.topics.snapshot();
     let body = TopicConfigAndMappingSerializeWrapper {
         data_version: topics.data_version,
         topic_config_table: topics.topic_config_table,
+        deleted_topics: broker.store.deleted_topics(),
         ..TopicConfigAndMappingSerializeWrapper::default()
     };
     Ok(RemotingCommand::success().with_field_map().with_body(json::to_vec(&body)))

@@ -1,23 +1,27 @@
 //! A slave's copies of what is not in the log: topics, groups, progress (`docs/spec/05-ha.md` 4).
 //!
 //! Tables are made equal to the master's, entry by entry, and keep the master's version. Progress is merged: a group never goes
-//! back because its master knows less than the slave.
+//! back because its master knows less than the slave. Topics that the master has deleted lose their queues and their progress here,
+//! too.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ferromq_protocol::body::{
     ConsumerOffsetSerializeWrapper, DataVersion, DelayOffsetSerializeWrapper,
     MessageRequestModeSerializeWrapper, SubscriptionGroupConfig, SubscriptionGroupWrapper, TopicConfig,
-    TopicConfigSerializeWrapper,
+    TopicConfigAndMappingSerializeWrapper,
 };
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::{FieldError, RemotingCommand};
 use ferromq_protocol::json::{self, JsonError};
 use ferromq_remoting::InvokeError;
+use ferromq_store::ReplicaError;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+use tokio::task::spawn_blocking;
 
 use super::MasterAddress;
 use crate::broker::Broker;
@@ -52,6 +56,10 @@ enum SynchronizeError {
     Field(#[from] FieldError),
     #[error("the table changed {ATTEMPTS} times while it was read")]
     Restless,
+    #[error("can't delete what the master has deleted: {0}")]
+    Delete(#[from] ReplicaError),
+    #[error("can't delete what the master has deleted: {0}")]
+    Ended(#[from] io::Error),
 }
 
 /// Copies again and again.
@@ -80,7 +88,7 @@ pub(super) async fn run(broker: Arc<Broker>, master: Arc<MasterAddress>) {
 }
 
 struct Round<'a> {
-    broker: &'a Broker,
+    broker: &'a Arc<Broker>,
     master: &'a MasterAddress,
     address: &'a str,
     bytes: usize,
@@ -106,6 +114,7 @@ impl Round<'_> {
 
     async fn topics(&mut self) -> Result<(), SynchronizeError> {
         let mut topics: BTreeMap<String, TopicConfig> = BTreeMap::new();
+        let mut deleted = BTreeMap::new();
         let pages = Pages {
             code: request::GET_ALL_TOPIC_CONFIG,
             from: "topicSeq",
@@ -113,10 +122,14 @@ impl Round<'_> {
             total: "totalTopicNum",
         };
         let version = self
-            .pages(pages, &mut topics, |page: TopicConfigSerializeWrapper| {
+            .pages(pages, &mut topics, |page: TopicConfigAndMappingSerializeWrapper| {
+                deleted.extend(page.deleted_topics);
                 (page.data_version, page.topic_config_table)
             })
             .await?;
+        // Before the table has one of that name again, or none.
+        let broker = self.broker.clone();
+        spawn_blocking(move || delete_topics(&broker, &deleted)).await.map_err(io::Error::other)??;
         self.broker.topics.become_copy(topics, version);
         Ok(())
     }
@@ -219,6 +232,18 @@ impl Round<'_> {
         self.bytes += answer.body.len();
         Ok(answer)
     }
+}
+
+/// Deletes the queues and the progress of topics that the master has deleted, as it did: what they got later stays.
+fn delete_topics(broker: &Broker, deletions: &BTreeMap<String, u64>) -> Result<(), ReplicaError> {
+    for topic in broker.store.delete_topics_below(deletions)? {
+        tracing::info!(topic, "the master has deleted this topic");
+        broker.offsets.remove_topic(&topic);
+        if broker.config().auto_delete_unused_stats {
+            broker.stats.remove_topic(&topic);
+        }
+    }
+    Ok(())
 }
 
 /// The names of a request for pages.

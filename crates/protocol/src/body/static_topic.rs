@@ -134,6 +134,10 @@ pub struct TopicConfigAndMappingSerializeWrapper {
     pub topic_queue_mapping_detail_map: BTreeMap<String, TopicQueueMappingDetail>,
     /// Mappings by topic, without it (code 103).
     pub topic_queue_mapping_info_map: BTreeMap<String, TopicQueueMappingInfo>,
+    /// Topics that were deleted, and the offset of the commit log below which their messages lie. Only in the answers of FerroMQ to
+    /// code 21; readers of RocketMQ pass over it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub deleted_topics: BTreeMap<String, u64>,
 }
 
 /// The file `topicQueueMapping.json` (`docs/spec/02-store.md` 3.10).
@@ -164,7 +168,7 @@ mod tests {
             mapping_data_version: dv(),
             topic_config_table: BTreeMap::from([("T".to_owned(), topic_config_of_the_spec())]),
             topic_queue_mapping_detail_map: BTreeMap::from([("T".to_owned(), mapping_detail())]),
-            topic_queue_mapping_info_map: BTreeMap::new(),
+            ..TopicConfigAndMappingSerializeWrapper::default()
         };
         assert_sample(
             &topics,
