@@ -2,7 +2,8 @@
 //!
 //! A process that died closes its connections and its port, so its replica is replaced at once. A connection can end for
 //! other reasons: a broker on a busy machine closes and opens it again. Therefore somebody knocks at the broker's port
-//! first, and only one that is closed counts; otherwise the heartbeats decide.
+//! first, and only one that is closed counts; otherwise the heartbeats decide. The system closes what a dead process had
+//! open one after the other, so somebody knocks again for a while.
 
 use std::io;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use crate::state::{BrokerSet, BrokerSets};
 
 /// How long a broker's port may take to answer a knock.
 const KNOCK_TIMEOUT: Duration = Duration::from_secs(1);
+/// Pauses between knocks at a port that is open, ms.
+const KNOCK_PAUSES_MS: [u64; 6] = [10, 20, 50, 100, 300, 1000];
 
 /// Looks for silent replicas again and again.
 pub(crate) async fn expire_replicas(shared: Arc<Shared>) {
@@ -85,11 +88,7 @@ async fn scan_masters(shared: &Arc<Shared>) {
 /// A connection ended over which replicas had sent heartbeats.
 pub(crate) async fn knock(shared: Arc<Shared>, disconnected: Vec<Disconnected>) {
     for replica in disconnected {
-        let is_closed = match timeout(KNOCK_TIMEOUT, TcpStream::connect(&replica.address)).await {
-            Ok(Err(error)) => error.kind() == io::ErrorKind::ConnectionRefused,
-            Ok(Ok(_)) | Err(_) => false,
-        };
-        if is_closed && shared.live.bury(&replica) {
+        if is_closed(&replica.address).await && shared.live.bury(&replica) {
             let ReplicaId { broker_name, broker_id } = &replica.id;
             tracing::warn!(
                 broker = broker_name,
@@ -99,6 +98,21 @@ pub(crate) async fn knock(shared: Arc<Shared>, disconnected: Vec<Disconnected>) 
             );
             lost(&shared, &replica.id).await;
         }
+    }
+}
+
+/// Whether a port is closed, or is so in a moment.
+async fn is_closed(address: &str) -> bool {
+    let mut pauses = KNOCK_PAUSES_MS.into_iter();
+    loop {
+        match timeout(KNOCK_TIMEOUT, TcpStream::connect(address)).await {
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return true,
+            Ok(Ok(_) | Err(_)) => {}
+            // A host that is away is not a process that died.
+            Err(_) => return false,
+        }
+        let Some(pause) = pauses.next() else { return false };
+        sleep(Duration::from_millis(pause)).await;
     }
 }
 

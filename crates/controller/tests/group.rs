@@ -141,6 +141,19 @@ async fn a_master_that_is_killed_is_replaced_at_once_by_the_longest_log_in_the_s
     controllers.stop().await;
 }
 
+/// The system needs a while to close all that a large process had open.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_whose_port_closes_after_its_connections_is_replaced_at_once() {
+    let controllers = Controllers::start(1).await;
+    let master = FakeBroker::start(&controllers, 1).await;
+    let _other = FakeBroker::start(&controllers, 2).await;
+    controllers.succeed(elect(1, false)).await;
+    controllers.alter(1, &[1, 2]).await;
+    master.die_slowly().await;
+    controllers.until_master(2).await;
+    controllers.stop().await;
+}
+
 /// A broker on a busy machine closes and opens its connections. That is no failure.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_only_closes_its_connections_stays() {
@@ -150,8 +163,8 @@ async fn a_master_that_only_closes_its_connections_stays() {
     controllers.succeed(elect(1, false)).await;
     controllers.alter(1, &[1, 2]).await;
     master.client.close().await;
-    // Longer than it takes to knock at its port.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    // Longer than somebody knocks at its port.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
     let (id, epoch, _) = controllers.replica_info().await;
     assert_eq!((id, epoch), (Some(1), 1));
     controllers.stop().await;

@@ -193,13 +193,14 @@ impl FakeBroker {
         broker
     }
 
-    /// Sends a heartbeat to all controllers and waits until the leader has it.
+    /// Sends a heartbeat to all controllers and waits until the leader has it. It holds for longer than any test waits.
     pub(crate) async fn heartbeat(&self, controllers: &Controllers, epoch: i32, max_offset: i64) {
         let command = RemotingCommand::request(BROKER_HEARTBEAT)
             .with("clusterName", CLUSTER)
             .with("brokerAddr", &self.address)
             .with("brokerName", SET)
             .with("brokerId", self.id)
+            .with("heartbeatTimeoutMills", 10 * PATIENCE.as_millis())
             .with("epoch", epoch)
             .with("maxOffset", max_offset);
         for id in controllers.running.keys() {
@@ -210,13 +211,25 @@ impl FakeBroker {
 
     /// Ends as a process that is killed: its port and its connections are closed.
     pub(crate) async fn die(self) {
+        self.close_port().await;
+        self.client.close().await;
+    }
+
+    /// Ends as a large process that is killed: its connections are closed, and a while later its port.
+    pub(crate) async fn die_slowly(self) {
+        self.client.close().await;
+        // Nobody says when the controllers have noticed that.
+        sleep(Duration::from_millis(200)).await;
+        self.close_port().await;
+    }
+
+    async fn close_port(&self) {
         self.server.stop();
         let deadline = Instant::now() + PATIENCE;
         while tokio::net::TcpStream::connect(&self.address).await.is_ok() {
             assert!(Instant::now() < deadline, "the port stays open");
             sleep(Duration::from_millis(5)).await;
         }
-        self.client.close().await;
     }
 }
 
