@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::admin::Admin;
 use crate::consumer::{LitePullConsumerBuilder, PushConsumerBuilder};
 use crate::error::Error;
 use crate::identity::{Identity, local_address};
@@ -64,6 +65,11 @@ impl Client {
     /// A consumer of this group that is asked for messages.
     pub fn lite_pull_consumer(&self, group: impl Into<String>) -> LitePullConsumerBuilder {
         LitePullConsumerBuilder::new(self.clone(), group.into())
+    }
+
+    /// The operations of administrators.
+    pub fn admin(&self) -> Admin {
+        Admin::new(self.clone())
     }
 
     /// The name under which brokers know this client.

@@ -68,6 +68,11 @@
 //! A [`LitePullConsumer`] is for applications that would rather [ask](LitePullConsumer::poll), decide themselves what is
 //! [committed](LitePullConsumer::commit), or [read queues](LitePullConsumer::assign) from [any place](LitePullConsumer::seek).
 //!
+//! # Administration
+//!
+//! [`Client::admin`] has what administrators do: topics and groups, progress and resets, search for messages, settings of
+//! brokers and name servers, replication.
+//!
 //! # When something fails
 //!
 //! [`Error`] names the request, the broker, the topic and, if the broker refused, its response code and what it said.
@@ -88,6 +93,7 @@
 //! |---|---|
 //! | `client` | [`Client`], the way to everything else |
 //! | `instance/` | what producers and consumers share: connections, name servers, routes, heartbeats, requests of brokers |
+//! | `admin/` | one request or a few for each operation of an administrator, on `instance/` |
 //! | `message/` | messages in both directions, properties, ids, compression, batches |
 //! | `producer/` | attempts to send, choice of queues, fault tolerance |
 //! | `consumer/` | queues and how they are shared out, pulling, progress; `push/` and `lite_pull/` on top |
@@ -96,6 +102,7 @@
 
 #![deny(missing_docs)]
 
+pub mod admin;
 mod client;
 mod consumer;
 mod error;
@@ -111,6 +118,7 @@ pub use consumer::{
     LitePullConsumerBuilder, PushConsumer, PushConsumerBuilder, RoomOf,
 };
 pub use error::{Error, RequestInfo, client_code};
+pub use ferromq_protocol as protocol;
 pub use ferromq_protocol::body::MessageQueue;
 pub use instance::Credentials;
 pub use message::{Compression, Message, MessageExt};

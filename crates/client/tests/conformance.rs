@@ -13,90 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ferromq_client::{
-    Client, Compression, ConsumeFrom, ConsumeOrderlyResult, ConsumeResult, Delivery, Error,
-    LocalTransactionState, Message, PushConsumer,
+    Compression, ConsumeFrom, ConsumeOrderlyResult, Delivery, Error, LocalTransactionState, Message,
+    PushConsumer,
 };
+use support::eventually;
 use support::inbox::Inbox;
-use support::{Cluster, eventually};
-
-/// A cluster, and names that nobody has used in it.
-struct Stage {
-    name_servers: String,
-    own: Option<Cluster>,
-    suffix: String,
-}
-
-impl Stage {
-    async fn set() -> Self {
-        let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
-        let suffix = format!("{now:x}-{}", std::process::id());
-        match std::env::var("FERROMQ_TEST_NAMESRV") {
-            Ok(name_servers) => Self { name_servers, own: None, suffix },
-            Err(_) => {
-                let cluster = Cluster::start(1).await;
-                Self { name_servers: cluster.name_servers(), own: Some(cluster), suffix }
-            }
-        }
-    }
-
-    fn name(&self, name: &str) -> String {
-        format!("{name}-{}", self.suffix)
-    }
-
-    fn client(&self) -> Client {
-        Client::builder(&*self.name_servers)
-            .client_ip("127.0.0.1")
-            .poll_name_server_interval(Duration::from_millis(500))
-            .persist_consumer_offset_interval(Duration::from_millis(500))
-            .start()
-            .unwrap()
-    }
-
-    async fn collect(&self, client: &Client, topic: &str, group: &str, inbox: &Inbox) -> PushConsumer {
-        let (name, inbox) = (client.id().to_owned(), inbox.clone());
-        client
-            .push_consumer(self.name(group))
-            .subscribe(topic, "*")
-            .consume_from(ConsumeFrom::FirstOffset)
-            .listener(move |delivery: Delivery| {
-                inbox.put(&name, &delivery);
-                async { ConsumeResult::success() }
-            })
-            .start()
-            .await
-            .unwrap()
-    }
-
-    /// Whether the cluster can't do this yet: our own brokers say so themselves.
-    async fn lacks(&self, what: &str) -> bool {
-        let message = Message::new(self.name("probe"), "x");
-        let client = self.client();
-        let refused = match what {
-            "transactions" => {
-                let check = |_| async { LocalTransactionState::RollbackMessage };
-                let producer = client.producer("probe").start_transactional(check).await.unwrap();
-                let end = |_| async { LocalTransactionState::RollbackMessage };
-                producer.send_in_transaction(message, end).await.is_err()
-            }
-            _ => {
-                let producer = client.producer("probe").start().await.unwrap();
-                producer.send(message.deliver_after(Duration::from_secs(1))).await.is_err()
-            }
-        };
-        client.shutdown().await;
-        assert!(!refused || self.own.is_some(), "another cluster must have {what}");
-        refused
-    }
-
-    async fn clear(self, clients: impl IntoIterator<Item = Client>) {
-        for client in clients {
-            client.shutdown().await;
-        }
-        if let Some(cluster) = self.own {
-            cluster.shutdown().await;
-        }
-    }
-}
+use support::stage::Stage;
 
 #[tokio::test]
 async fn whatever_is_sent_arrives_as_it_was() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use ferromq_protocol::body::{GetConsumerStatusBody, MessageQueue, ResetOffsetBody};
+use ferromq_protocol::body::{GetConsumerStatusBody, ResetOffsetBody};
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::{FieldError, RemotingCommand};
 use ferromq_protocol::header::Request;
@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::Instance;
 use crate::consumer::subscription::now_ms;
-use crate::message::{decode_pulled, properties as names, pushed_reply};
+use crate::message::{decode_stored, properties as names, pushed_reply};
 use crate::producer::CheckRequest;
 
 /// Answers the requests of brokers on behalf of a client.
@@ -166,7 +166,5 @@ impl Instance {
 
 /// The one message in the body of a request.
 fn stored_message(body: &Bytes, broker: &str) -> Option<crate::MessageExt> {
-    let record = ferromq_protocol::message::RecordView::parse(body).ok()?;
-    let queue = MessageQueue::new(record.topic()?, broker, record.queue_id());
-    decode_pulled(body, &queue).into_iter().next()
+    decode_stored(body, broker).into_iter().next()
 }

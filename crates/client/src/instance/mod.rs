@@ -42,7 +42,7 @@ pub(crate) use transport::RequestIdentity;
 use transport::Transport;
 
 /// Who errors say was asked when it was a name server.
-const NAME_SERVER: &str = "name server";
+pub(crate) const NAME_SERVER: &str = "name server";
 
 /// How long a look-up waits for one that is under way.
 const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(3);
@@ -76,7 +76,7 @@ pub(crate) struct Instance {
     pub(crate) stop: CancellationToken,
     /// Every task of this client and of its producers and consumers.
     pub(crate) tasks: TaskTracker,
-    name_servers: NameServers,
+    pub(crate) name_servers: NameServers,
     heartbeats: Heartbeats,
     /// Held during a look-up, so that many who miss one route ask for it once.
     lookup: tokio::sync::Mutex<()>,
@@ -296,17 +296,29 @@ impl Instance {
         let _ = self.routes_wanted.try_send(topic.to_owned());
     }
 
-    async fn lookup_route(&self, topic: &str) -> Result<TopicRouteData, Error> {
+    /// What a name server says about a topic, without taking it over.
+    pub(crate) async fn lookup_route(&self, topic: &str) -> Result<TopicRouteData, Error> {
         let request = RemotingCommand::request(request::GET_ROUTEINFO_BY_TOPIC).with("topic", topic);
+        let (address, answer) = self.ask_name_server(topic, request, self.settings.api_timeout).await?;
+        json::from_slice(&answer.body).map_err(|error| {
+            let to = Destination { broker: NAME_SERVER, address: &address, topic };
+            to.malformed("GET_ROUTEINFO_BY_TOPIC", error)
+        })
+    }
+
+    /// Asks the chosen name server, and the next one if it can't be reached. Returns who answered, too.
+    pub(crate) async fn ask_name_server(
+        &self,
+        topic: &str,
+        request: RemotingCommand,
+        timeout: Duration,
+    ) -> Result<(String, RemotingCommand), Error> {
         let mut failed = None;
         for _ in 0..self.name_servers.len() {
             let address = self.name_servers.chosen();
             let to = Destination { broker: NAME_SERVER, address: &address, topic };
-            match self.transport.done(to, request.clone(), self.settings.api_timeout).await {
-                Ok(answer) => {
-                    return json::from_slice(&answer.body)
-                        .map_err(|error| to.malformed("GET_ROUTEINFO_BY_TOPIC", error));
-                }
+            match self.transport.done(to, request.clone(), timeout).await {
+                Ok(answer) => return Ok((address, answer)),
                 Err(error) if error.is_remoting() => {
                     tracing::warn!(%error, "the next name server is asked");
                     self.name_servers.leave(&address);

@@ -50,6 +50,11 @@ impl NameServers {
         self.state.lock().addresses.iter().map(|address| format!("{address};")).collect()
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.state.lock().addresses.clone()
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().addresses.len()

@@ -17,7 +17,7 @@ use crate::error::Error;
 pub use compression::Compression;
 pub(crate) use pushed::pushed_reply;
 pub use received::MessageExt;
-pub(crate) use received::decode_pulled;
+pub(crate) use received::{decode_pulled, decode_stored};
 pub(crate) use unique_id::next_unique_id;
 
 use properties as names;

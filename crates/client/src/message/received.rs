@@ -80,7 +80,7 @@ impl MessageExt {
         message
     }
 
-    fn read(record: &RecordView<'_>, pulled: &Bytes, queue: &MessageQueue) -> io::Result<Self> {
+    fn read(record: &RecordView<'_>, pulled: &Bytes, queue: MessageQueue) -> io::Result<Self> {
         let mut sys_flag = record.sys_flag();
         let body = if sys_flag & sysflag::COMPRESSED != 0 {
             let body = decompress(record.body(), sys_flag)?;
@@ -99,7 +99,7 @@ impl MessageExt {
             msg_id: properties.get(names::UNIQ_KEY).unwrap_or(&offset_msg_id).clone(),
             offset_msg_id,
             properties,
-            queue: queue.clone(),
+            queue,
             queue_offset: record.queue_offset(),
             commit_log_offset: record.physical_offset(),
             sys_flag,
@@ -140,12 +140,21 @@ fn owned(encoded: &[u8]) -> BTreeMap<String, String> {
 /// The messages in the body of an answer to a pull, as they were pulled from `queue`. A record that can't be read ends the
 /// list: what is behind it can't be told from it.
 pub(crate) fn decode_pulled(pulled: &Bytes, queue: &MessageQueue) -> Vec<MessageExt> {
+    decode(pulled, |_| queue.clone())
+}
+
+/// The messages in a body, each of the queue of this broker that its record names.
+pub(crate) fn decode_stored(stored: &Bytes, broker: &str) -> Vec<MessageExt> {
+    decode(stored, |record| MessageQueue::new(record.topic().unwrap_or_default(), broker, record.queue_id()))
+}
+
+fn decode(pulled: &Bytes, queue_of: impl Fn(&RecordView<'_>) -> MessageQueue) -> Vec<MessageExt> {
     const WRAPPED: i32 = sysflag::INNER_BATCH | sysflag::NEED_UNWRAP;
     let mut messages = Vec::new();
     let mut rest = &pulled[..];
     while !rest.is_empty() {
         let read = RecordView::parse(rest).map_err(io::Error::other).and_then(|record| {
-            let message = MessageExt::read(&record, pulled, queue)?;
+            let message = MessageExt::read(&record, pulled, queue_of(&record))?;
             let inner = if message.sys_flag & WRAPPED == WRAPPED { message.unwrap()? } else { vec![message] };
             Ok((record.size(), inner))
         });
@@ -156,7 +165,7 @@ pub(crate) fn decode_pulled(pulled: &Bytes, queue: &MessageQueue) -> Vec<Message
             }
             Err(reason) => {
                 let at = pulled.len() - rest.len();
-                tracing::error!(%queue, at, %reason, "a pulled message can't be read, it and those behind it are left out");
+                tracing::error!(at, %reason, "a message of a broker can't be read, it and those behind it are left out");
                 break;
             }
         }

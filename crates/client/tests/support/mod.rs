@@ -4,6 +4,7 @@
 
 pub(crate) mod fake;
 pub(crate) mod inbox;
+pub(crate) mod stage;
 
 use std::path::Path;
 use std::time::Duration;
@@ -87,15 +88,15 @@ impl Cluster {
 
     /// Starts a slave of the first broker, from which consumers may read.
     pub(crate) async fn start_slave(&self) -> RunningBroker {
+        let settings = [("brokerRole", "SLAVE"), ("brokerId", "1"), ("slaveReadEnable", "true")];
+        self.start_replica("slave", &settings).await
+    }
+
+    /// Starts a broker of the set `broker-a` with settings of its own.
+    pub(crate) async fn start_replica(&self, folder: &str, settings: &[(&str, &str)]) -> RunningBroker {
         let name_servers = self.name_servers();
-        let settings = [
-            ("brokerName", "broker-a"),
-            ("namesrvAddr", name_servers.as_str()),
-            ("brokerRole", "SLAVE"),
-            ("brokerId", "1"),
-            ("slaveReadEnable", "true"),
-        ];
-        start_broker(&self.directory.path().join("slave"), &settings).await
+        let own = [("brokerName", "broker-a"), ("namesrvAddr", name_servers.as_str())];
+        start_broker(&self.directory.path().join(folder), &[&own[..], settings].concat()).await
     }
 
     /// Stops the last broker.
