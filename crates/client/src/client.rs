@@ -7,8 +7,11 @@ use crate::admin::Admin;
 use crate::consumer::{LitePullConsumerBuilder, PushConsumerBuilder};
 use crate::error::Error;
 use crate::identity::{Identity, local_address};
-use crate::instance::{Credentials, Instance, RequestIdentity, Settings};
+use crate::instance::{AddressServer, Credentials, Instance, NameServerSource, RequestIdentity, Settings};
 use crate::producer::ProducerBuilder;
+
+/// Names the name servers, `host:port;host:port`.
+const NAMESRV_ADDR: &str = "NAMESRV_ADDR";
 
 /// One application's connections to a RocketMQ cluster, shared by its producers and consumers.
 ///
@@ -35,8 +38,26 @@ impl Drop for Handle {
 impl Client {
     /// A client of the cluster that these name servers know, e.g. `10.0.0.1:9876;10.0.0.2:9876`.
     pub fn builder(name_servers: impl Into<String>) -> ClientBuilder {
+        Self::builder_with(NameServerSource::List(name_servers.into()))
+    }
+
+    /// A client of the cluster whose name servers this address server tells.
+    pub fn discover(address_server: AddressServer) -> ClientBuilder {
+        Self::builder_with(NameServerSource::Discovery(address_server))
+    }
+
+    /// A client of the cluster that the environment variable `NAMESRV_ADDR` names, as other RocketMQ clients have it; without
+    /// the variable, that of the [default address server](AddressServer::default).
+    pub fn from_env() -> ClientBuilder {
+        match std::env::var(NAMESRV_ADDR) {
+            Ok(list) if !list.trim().is_empty() => Self::builder(list),
+            _ => Self::discover(AddressServer::default()),
+        }
+    }
+
+    fn builder_with(name_servers: NameServerSource) -> ClientBuilder {
         ClientBuilder {
-            name_servers: name_servers.into(),
+            name_servers,
             client_ip: None,
             instance_name: None,
             unit_name: None,
@@ -90,7 +111,7 @@ impl Client {
 /// Settings of a [`Client`]; their names are those of Java's `ClientConfig`.
 #[derive(Clone, Debug)]
 pub struct ClientBuilder {
-    name_servers: String,
+    name_servers: NameServerSource,
     client_ip: Option<String>,
     instance_name: Option<String>,
     unit_name: Option<String>,
@@ -113,7 +134,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The unit of a deployment in units.
+    /// The unit of a deployment in units: part of the client's id and of what an address server is asked.
     #[must_use]
     pub fn unit_name(mut self, unit: impl Into<String>) -> Self {
         self.unit_name = Some(unit.into());
@@ -194,7 +215,7 @@ impl ClientBuilder {
         let address = self.client_ip.unwrap_or_else(local_address);
         let (instance_name, unit_name) = (self.instance_name.as_deref(), self.unit_name.as_deref());
         let identity = Identity::new(&address, instance_name, unit_name, self.settings.identity.stream);
-        let instance = Instance::start(&self.name_servers, identity, self.settings)?;
+        let instance = Instance::start(&self.name_servers, unit_name, identity, self.settings)?;
         Ok(Client { handle: Arc::new(Handle { instance }) })
     }
 }

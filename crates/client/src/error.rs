@@ -48,6 +48,14 @@ pub enum Error {
     /// The list of name servers is empty.
     #[error("no name server address, please set it")]
     NoNameServer,
+    /// The address server has not told any name server yet.
+    #[error("no name server is known, because {url} does not tell: {reason}")]
+    AddressServer {
+        /// What was fetched.
+        url: String,
+        /// Why that failed.
+        reason: String,
+    },
     /// The name servers know no usable queue of the topic.
     #[error("no route info of topic {topic}: it does not exist, or no broker that serves it is registered")]
     NoRoute {
@@ -139,7 +147,7 @@ impl Error {
             }
             Self::Remoting { .. } => Some(client_code::CONNECT_BROKER_EXCEPTION),
             Self::BrokerNotExist { .. } => Some(client_code::BROKER_NOT_EXIST_EXCEPTION),
-            Self::NoNameServer => Some(client_code::NO_NAME_SERVER_EXCEPTION),
+            Self::NoNameServer | Self::AddressServer { .. } => Some(client_code::NO_NAME_SERVER_EXCEPTION),
             Self::NoRoute { .. } => Some(client_code::NOT_FOUND_TOPIC_EXCEPTION),
             Self::SendFailed { last, .. } => last.response_code(),
             _ => None,

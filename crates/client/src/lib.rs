@@ -79,6 +79,9 @@
 //! Look at the kind to decide: [`Error::Invalid`] is a mistake of the caller, [`Error::SendFailed`] may go away. Dropping
 //! any future of this crate is safe: it never leaves half a request on a connection.
 //!
+//! Name servers can also come [from an address server](Client::discover) or [from the environment](Client::from_env). When one
+//! can't be reached, the next one is asked.
+//!
 //! Connections are made when they are needed, and again when they are lost. Routes are refreshed every 30 seconds, and
 //! at once when a broker can't be reached or says that it is no longer the one. Logs are written with `tracing`.
 //!
@@ -120,7 +123,7 @@ pub use consumer::{
 pub use error::{Error, RequestInfo, client_code};
 pub use ferromq_protocol as protocol;
 pub use ferromq_protocol::body::MessageQueue;
-pub use instance::Credentials;
+pub use instance::{AddressServer, Credentials};
 pub use message::{Compression, Message, MessageExt};
 pub use producer::{
     LocalTransactionState, Producer, ProducerBuilder, SendResult, SendStatus, TransactionProducer,

@@ -23,7 +23,7 @@ fn name_server(address: &str) -> Destination<'_> {
 }
 
 impl Admin {
-    /// The addresses of the name servers that this client knows.
+    /// The addresses of the name servers that this client knows now; none before an address server has told them.
     pub fn name_servers(&self) -> Vec<String> {
         self.instance().name_servers.all()
     }
@@ -33,6 +33,7 @@ impl Admin {
     /// # Errors
     /// If one of them does not answer.
     pub async fn namesrv_config(&self) -> Result<BTreeMap<String, BTreeMap<String, String>>, Error> {
+        self.instance().name_servers.known(self.timeout).await?;
         let mut all = BTreeMap::new();
         for address in self.name_servers() {
             let to = name_server(&address);
@@ -150,6 +151,7 @@ impl Admin {
 
     /// Sends a request to all name servers.
     pub(super) async fn tell_name_servers(&self, request: RemotingCommand) -> Result<(), Error> {
+        self.instance().name_servers.known(self.timeout).await?;
         let mut told = Ok(());
         for address in self.name_servers() {
             if let Err(error) = self.done(name_server(&address), request.clone()).await {

@@ -1,6 +1,7 @@
 //! What all producers and consumers of one client share: connections, routes, heartbeats
 //! (`docs/spec/07-client.md` 3).
 
+mod address_server;
 mod broker_calls;
 mod broker_requests;
 mod heartbeat;
@@ -29,11 +30,13 @@ use tokio_util::task::TaskTracker;
 use crate::error::{Destination, Error};
 use crate::identity::Identity;
 use crate::producer::{PendingReplies, TransactionCheck};
+pub use address_server::AddressServer;
 pub(crate) use broker_calls::QueueEnd;
 use broker_requests::BrokerRequests;
 use heartbeat::Heartbeats;
 pub(crate) use heartbeat::Round;
 use member::ConsumerMember;
+pub(crate) use name_servers::NameServerSource;
 use name_servers::NameServers;
 use route::Route;
 use routes::Routes;
@@ -103,11 +106,12 @@ impl std::fmt::Debug for Members {
 impl Instance {
     /// Starts a client on the current Tokio runtime.
     pub(crate) fn start(
-        name_servers: &str,
+        name_servers: &NameServerSource,
+        unit: Option<&str>,
         identity: Identity,
         settings: Settings,
     ) -> Result<Arc<Self>, Error> {
-        let name_servers = NameServers::new(name_servers)?;
+        let name_servers = NameServers::new(name_servers, unit)?;
         let (routes_wanted, wanted) = mpsc::channel(ROUTES_WANTED_MAX);
         let stop = CancellationToken::new();
         let instance = Arc::new_cyclic(|instance| Self {
@@ -128,6 +132,7 @@ impl Instance {
             replies: PendingReplies::default(),
             members: Mutex::default(),
         });
+        instance.spawn(instance.clone().keep_name_servers());
         instance.spawn(instance.clone().keep_routes(wanted));
         instance.spawn(instance.clone().keep_brokers_informed());
         // Dropping the last handle can't wait; this task closes the connections then.
@@ -313,9 +318,10 @@ impl Instance {
         request: RemotingCommand,
         timeout: Duration,
     ) -> Result<(String, RemotingCommand), Error> {
+        self.name_servers.known(timeout).await?;
         let mut failed = None;
         for _ in 0..self.name_servers.len() {
-            let address = self.name_servers.chosen();
+            let Some(address) = self.name_servers.chosen() else { break };
             let to = Destination { broker: NAME_SERVER, address: &address, topic };
             match self.transport.done(to, request.clone(), timeout).await {
                 Ok(answer) => return Ok((address, answer)),
