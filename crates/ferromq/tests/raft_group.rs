@@ -1,5 +1,5 @@
 //! Three brokers of a Raft group as processes (`docs/spec/05-ha.md` 10): leaders are killed in the middle of sends, disks get lost, and a
-//! store moves from a single broker into a group and back.
+//! store moves from a single broker into a group and back. Members come and go, and the preferred one leads when it can.
 
 mod support;
 
@@ -42,8 +42,16 @@ fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// An entry of `dLegerPeers` with a free port.
+fn peer(id: usize) -> String {
+    format!("n{id}-127.0.0.1:{}", server::free_port())
+}
+
 /// A group and its name server.
 struct Group {
+    /// As in `dLegerPeers`, also of brokers that are no members any more.
+    peers: Vec<String>,
+    settings: Vec<(String, String)>,
     places: Vec<BrokerPlace>,
     brokers: Vec<Option<Process>>,
     namesrv: Process,
@@ -58,29 +66,55 @@ impl Group {
     fn new(settings: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let namesrv = server::start_namesrv(&directory.path().join("namesrv"));
-        let peers: Vec<String> =
-            (0..3).map(|id| format!("n{id}-127.0.0.1:{}", server::free_port())).collect();
-        let peers = peers.join(";");
-        let place = |id: usize| {
-            let own_id = format!("n{id}");
-            let raft = [
-                ("enableDLegerCommitLog", "true"),
-                ("dLegerGroup", "broker-a"),
-                ("dLegerPeers", peers.as_str()),
-                ("dLegerSelfId", own_id.as_str()),
-                ("slaveReadEnable", "true"),
-            ];
-            let settings = [&SMALL_FILES[..], &raft, settings].concat();
-            BrokerPlace::new(&directory.path().join(&own_id), namesrv.address(), &settings)
-        };
-        Self {
-            places: (0..3).map(place).collect(),
-            brokers: (0..3).map(|_| None).collect(),
+        let settings = SMALL_FILES.iter().chain(settings);
+        let mut group = Self {
+            peers: (0..3).map(peer).collect(),
+            settings: settings.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            places: Vec::new(),
+            brokers: Vec::new(),
             namesrv,
             acknowledged: BTreeMap::new(),
             sent: 0,
             directory,
-        }
+        };
+        (0..3).for_each(|_| group.add_place());
+        group
+    }
+
+    /// A place for one more broker, which knows all peers.
+    fn add_place(&mut self) {
+        let own_id = format!("n{}", self.places.len());
+        let peers = self.peers.join(";");
+        let raft = [
+            ("enableDLegerCommitLog", "true"),
+            ("dLegerGroup", "broker-a"),
+            ("dLegerPeers", peers.as_str()),
+            ("dLegerSelfId", own_id.as_str()),
+            ("slaveReadEnable", "true"),
+        ];
+        let settings = self.settings.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let settings: Vec<_> = raft.into_iter().chain(settings).collect();
+        let directory = self.directory.path().join(&own_id);
+        self.places.push(BrokerPlace::new(&directory, self.namesrv.address(), &settings));
+        self.brokers.push(None);
+    }
+
+    /// Makes the group consist of these brokers, as an operator does (`docs/raft.md`), and waits until it does.
+    fn change_members(&self, members: &[usize]) {
+        let peers: Vec<&str> = members.iter().map(|id| self.peers[*id].as_str()).collect();
+        let leader = self.leader();
+        let change = format!("dLegerPeers={}", peers.join(";"));
+        let answer = self
+            .client(leader)
+            .call(RemotingCommand::request(request::UPDATE_BROKER_CONFIG).with_body(change));
+        assert_eq!(answer.code, response::SUCCESS, "{answer:?}");
+        await_that("the leader says that the group has changed", || {
+            let log = self.brokers[leader].as_ref().expect("it runs").log_tail();
+            let outcome = log.lines().rfind(|line| line.contains("the Raft group has changed"))?;
+            let is_member =
+                |id: &usize| outcome.contains(self.peers[*id].split_once('-').expect("id-address").1);
+            (0..self.peers.len()).all(|id| is_member(&id) == members.contains(&id)).then_some(())
+        });
     }
 
     fn start(&mut self, id: usize) {
@@ -100,6 +134,10 @@ impl Group {
         if let Some(mut broker) = self.brokers[id].take() {
             broker.kill();
         }
+    }
+
+    fn running(&self) -> impl Iterator<Item = usize> {
+        (0..self.brokers.len()).filter(|id| self.brokers[*id].is_some())
     }
 
     fn client(&self, id: usize) -> Client {
@@ -122,9 +160,7 @@ impl Group {
     fn leader(&self) -> usize {
         await_that("a master is registered", || {
             let master = self.registered().remove(&0)?;
-            (0..3).find(|id| {
-                self.brokers[*id].as_ref().is_some_and(|broker| broker.address().to_string() == master)
-            })
+            self.running().find(|id| self.address(*id).to_string() == master)
         })
     }
 
@@ -267,7 +303,50 @@ fn a_broker_that_lost_its_store_catches_up_and_counts_again() {
     group.kill(leader);
     group.start(other);
     group.send(50);
-    (0..3).filter(|id| group.brokers[*id].is_some()).for_each(|id| group.check(id));
+    group.running().for_each(|id| group.check(id));
+}
+
+#[test]
+fn the_preferred_member_leads_whenever_it_can() {
+    let mut group = Group::new(&[("preferredLeaderId", "n2")]);
+    group.start_all();
+    await_that("n2 leads", || (group.leader() == 2).then_some(()));
+    assert_eq!(group.send(100), 2);
+    group.kill(2);
+    assert_ne!(group.send(100), 2);
+    group.start(2);
+    // Sends go on while it catches up and takes over.
+    await_that("n2 leads again", || (group.send(20) == 2).then_some(()));
+    (0..3).for_each(|id| group.check(id));
+}
+
+#[test]
+fn members_are_added_and_removed() {
+    let mut group = Group::new(&[]);
+    group.start_all();
+    group.send(200);
+    group.peers.extend((3..5).map(peer));
+    for id in 3..5 {
+        group.add_place();
+        group.start(id);
+    }
+    group.change_members(&[0, 1, 2, 3, 4]);
+    group.send(50);
+    (0..5).for_each(|id| group.check(id));
+
+    // The new ones count: three of five are a majority, two of the old ones would be none.
+    let leader = group.leader();
+    let dead = [leader, (0..3).find(|id| *id != leader).expect("three have a second")];
+    dead.iter().for_each(|id| group.kill(*id));
+    group.send(50);
+
+    // Without the dead ones two of three are enough.
+    let left: Vec<usize> = group.running().collect();
+    group.change_members(&left);
+    let leader = group.leader();
+    group.kill(left.into_iter().find(|id| *id != leader).expect("three have a second"));
+    group.send(50);
+    group.running().for_each(|id| group.check(id));
 }
 
 #[test]
