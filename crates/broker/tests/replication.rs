@@ -10,8 +10,7 @@ use std::time::Duration;
 use ferromq_broker::RunningBroker;
 use ferromq_namesrv::{Namesrv, NamesrvConfig};
 use ferromq_protocol::body::{HARuntimeInfo, SubscriptionGroupConfig};
-use ferromq_protocol::code::request;
-use ferromq_protocol::code::response::TOPIC_NOT_EXIST;
+use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::json;
 use support::{Peer, pull_request, start};
@@ -209,6 +208,29 @@ async fn a_slave_serves_what_its_master_has_also_when_the_master_is_gone() {
     set.namesrv.shutdown().await;
 }
 
+/// It may just lack it yet. Told that it had none, the group would begin anew, at one end of the queue or the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slave_says_nothing_of_a_group_that_it_does_not_know() {
+    let set = Set::start(&[ON_THIS_MACHINE]).await;
+    send(&set.of_master, 20).await;
+    until(async || max_offset(&set.of_slave).await, |offset| *offset == 20).await;
+    let question = |set_zero: bool| {
+        RemotingCommand::request(request::QUERY_CONSUMER_OFFSET)
+            .with("consumerGroup", "kept")
+            .with("topic", "T")
+            .with("queueId", 0)
+            .with("setZeroIfNotFound", set_zero)
+    };
+    for set_zero in [true, false] {
+        assert_eq!(set.of_slave.call(question(set_zero)).await.code, response::SYSTEM_BUSY);
+    }
+    assert_eq!(set.of_master.done(question(true)).await.field("offset"), Some("0"));
+    set.of_master.done(group("kept")).await;
+    set.of_master.done(commit(7)).await;
+    until(async || committed(&set.of_slave).await, |offset| *offset == Some(7)).await;
+    set.stop().await;
+}
+
 /// `docs/spec/05-ha.md` 5.2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whom_a_consumer_should_ask_next() {
@@ -290,7 +312,7 @@ async fn a_topic_that_the_master_deleted_begins_empty_when_the_slave_takes_over(
     until(async || max_offset(&set.of_slave).await, |offset| *offset == 20).await;
     let delete = RemotingCommand::request(request::DELETE_TOPIC_IN_BROKER).with("topic", "T");
     set.of_master.done(delete).await;
-    until(async || set.of_slave.call(pull(0)).await.code, |code| *code == TOPIC_NOT_EXIST).await;
+    until(async || set.of_slave.call(pull(0)).await.code, |code| *code == response::TOPIC_NOT_EXIST).await;
 
     let Set { namesrv, master, slave, directory, .. } = set;
     master.shutdown().await;

@@ -12,7 +12,7 @@ use crate::service::Handler;
 
 pub(crate) use commit::Commit;
 pub(crate) use requests::OWN_PROGRESS;
-pub(crate) use table::ConsumerOffsets;
+pub(crate) use table::{ConsumerOffsets, FILES};
 
 /// The handlers of this module.
 pub(crate) fn route(code: i32) -> Option<Handler> {

@@ -45,6 +45,12 @@ fn query_consumer_offset(broker: &Arc<Broker>, _: &Arc<Connection>, request: &Re
     if let Some(offset) = pending.or_else(|| broker.offsets.committed(group, topic, queue_id)) {
         return found(offset);
     }
+    if broker.store.is_follower() && !broker.replication.acting.acts() {
+        // A slave that has not copied everything yet must not send a group back to the begin.
+        let remark =
+            format!("this broker is a slave and does not know the progress of {group}, ask the master");
+        return Err(Refusal::new(response::SYSTEM_BUSY, remark).with_field_map());
+    }
     let not_found = |remark: &str| Err(Refusal::new(response::QUERY_NOT_FOUND, remark).with_field_map());
     if request.field("setZeroIfNotFound").is_some() && !request.boolean("setZeroIfNotFound") {
         return not_found("Not found, do not set to zero, maybe this group boot first");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ferromq_protocol::body::{ConsumerOffsetSerializeWrapper, DataVersion};
@@ -25,6 +25,7 @@ use crate::config_file::{ConfigFile, LoadError, Revision, SaveError, SavedFile};
 pub(crate) struct ConsumerOffsets {
     table: Arc<Table>,
     file: SavedFile,
+    is_kept: AtomicBool,
     /// For what clients report and can't be.
     pub(super) complaints: RateLimit,
 }
@@ -83,6 +84,7 @@ impl ConsumerOffsets {
             loaded = ConfigFile::load(config_directory.join(file_name(!light_queues)))?.1;
         }
         let mut loaded: Option<ConsumerOffsetSerializeWrapper> = loaded;
+        let is_kept = AtomicBool::new(loaded.is_some());
         let of_light_queues = loaded.as_mut().and_then(|loaded| loaded.lmq_offset_table.take());
         let data_version =
             loaded.as_ref().map_or_else(|| DataVersion::new(clock::now_ms()), |loaded| loaded.data_version);
@@ -121,7 +123,7 @@ impl ConsumerOffsets {
             let table = table.clone();
             move || table.snapshot()
         })?;
-        Ok(Self { table, file, complaints: RateLimit::new(10, Duration::from_secs(60)) })
+        Ok(Self { table, file, is_kept, complaints: RateLimit::new(10, Duration::from_secs(60)) })
     }
 
     /// Where the group goes on after a restart; `None` if it never committed.
@@ -163,8 +165,8 @@ impl ConsumerOffsets {
     }
 
     /// Takes over what the master knows; nothing is removed. As long as this slave has progress of its own that the master lacks, as
-    /// of consumers that went on here while it was away, no group goes back by that.
-    pub(crate) fn copy_from_master(&self, theirs: ConsumerOffsetSerializeWrapper) {
+    /// of consumers that went on here while it was away, no group goes back by that. Returns whether anything changed.
+    pub(crate) fn copy_from_master(&self, theirs: ConsumerOffsetSerializeWrapper) -> bool {
         let version = theirs.data_version;
         let mut data_version = self.table.data_version.lock();
         let (mut is_changed, mut is_ahead) = (data_version.data_version < version, false);
@@ -184,6 +186,7 @@ impl ConsumerOffsets {
         if is_changed {
             self.file.changed();
         }
+        is_changed
     }
 
     /// Takes over what consumers committed at a slave while this master was away. No group goes back by that, nor beyond a queue's
@@ -309,6 +312,18 @@ impl ConsumerOffsets {
         self.file.save_now(revision)
     }
 
+    /// Whether there is a file. Without one this broker is new, or lost its disk and does not know yet what groups have committed.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept.load(Ordering::Acquire)
+    }
+
+    /// Puts everything on the disk now, even if it is nothing. Only for threads that may block.
+    pub(crate) fn keep(&self) -> Result<(), SaveError> {
+        self.file.save_now(self.file.changed())?;
+        self.is_kept.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// Everything that is committed: the file's content.
     pub(crate) fn snapshot(&self) -> ConsumerOffsetSerializeWrapper {
         self.table.snapshot()
@@ -410,8 +425,11 @@ fn entries(table: ConsumerOffsetSerializeWrapper) -> impl Iterator<Item = (Strin
     })
 }
 
+/// Names of the file, without and with light queues.
+pub(crate) const FILES: [&str; 2] = ["consumerOffset.json", "lmqConsumerOffset.json"];
+
 fn file_name(light_queues: bool) -> &'static str {
-    if light_queues { "lmqConsumerOffset.json" } else { "consumerOffset.json" }
+    FILES[usize::from(light_queues)]
 }
 
 /// Takes the offsets of groups of light queues out of the table; a light queue has the id 0.

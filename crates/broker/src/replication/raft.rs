@@ -22,6 +22,10 @@ use crate::config::{BrokerConfig, BrokerRole, FlushDiskType};
 /// master itself.
 const LOOK_FOR_MASTER_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 
+/// A broker that has no progress of groups, perhaps because it lost its disk, copies it from a leader within a moment. So long it lets
+/// others lead, if there are any.
+const COPIES_PROGRESS_WITHIN: Duration = Duration::from_secs(10);
+
 /// Slaves copy their master's tables every ten seconds, large ones every minute.
 const TOLD_WITHIN: Duration = Duration::from_secs(120);
 
@@ -106,11 +110,18 @@ fn settings(config: &BrokerConfig) -> Result<Settings, RaftError> {
         peers: parse_peers(config.d_leger_peers.as_deref().unwrap_or_default())?,
         preferred: preferred?,
         dir: Path::new(&config.store_path_root_dir).join("raft"),
+        others_first: if has_progress(config) { Duration::ZERO } else { COPIES_PROGRESS_WITHIN },
         durability: match config.flush_disk_type {
             FlushDiskType::AsyncFlush => Durability::PageCache,
             FlushDiskType::SyncFlush => Durability::Device,
         },
     })
+}
+
+/// Whether this broker has a file with the progress of groups.
+fn has_progress(config: &BrokerConfig) -> bool {
+    let directory = Path::new(&config.store_path_root_dir).join("config");
+    crate::offsets::FILES.iter().any(|name| directory.join(name).exists())
 }
 
 /// What is wrong with the settings of a Raft group, if anything is.
@@ -195,5 +206,10 @@ fn take_role(broker: &Broker, is_master: bool) {
         restore_topics(&broker.topics, &broker.store, is_new);
         // Name servers look at the topics of a master only, and only if they are new to them.
         broker.topics.bump_data_version();
+        if !broker.offsets.is_kept()
+            && let Err(error) = broker.offsets.keep()
+        {
+            tracing::error!(%error, "the progress of groups is not saved");
+        }
     }
 }

@@ -25,6 +25,7 @@ use tokio::task::spawn_blocking;
 
 use super::MasterAddress;
 use crate::broker::Broker;
+use crate::config_file::SaveError;
 
 /// Between two rounds.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -58,8 +59,10 @@ enum SynchronizeError {
     Restless,
     #[error("can't delete what the master has deleted: {0}")]
     Delete(#[from] ReplicaError),
-    #[error("can't delete what the master has deleted: {0}")]
+    #[error("interrupted: {0}")]
     Ended(#[from] io::Error),
+    #[error(transparent)]
+    Save(#[from] SaveError),
 }
 
 /// Copies again and again.
@@ -156,7 +159,12 @@ impl Round<'_> {
     async fn consumer_offsets(&mut self) -> Result<(), SynchronizeError> {
         let question = RemotingCommand::request(request::GET_ALL_CONSUMER_OFFSET);
         let theirs: ConsumerOffsetSerializeWrapper = self.ask(question, TIMEOUT).await?;
-        self.broker.offsets.copy_from_master(theirs);
+        let is_changed = self.broker.offsets.copy_from_master(theirs);
+        if is_changed || !self.broker.offsets.is_kept() {
+            // At once: if all brokers die now and this one is the next master, groups go on from here.
+            let broker = self.broker.clone();
+            spawn_blocking(move || broker.offsets.keep()).await.map_err(io::Error::other)??;
+        }
         Ok(())
     }
 

@@ -104,4 +104,17 @@ mod tests {
         advance(RETRY_BEHIND).await;
         assert!(clock.is_due());
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_lets_others_go_first_does_so_whatever_it_hears() {
+        let mut clock = ElectionClock::new(0);
+        clock.not_before(Instant::now() + Duration::from_secs(10));
+        advance(Duration::from_secs(5)).await;
+        assert!(!clock.is_due());
+        clock.heard();
+        advance(Duration::from_secs(4)).await;
+        assert!(!clock.is_due());
+        advance(Duration::from_secs(1)).await;
+        assert!(clock.is_due());
+    }
 }

@@ -122,7 +122,9 @@ impl RaftNode {
         let listener = listener.map_err(|source| RaftError::Listen { address, source })?;
         let (roles, watched) = watch::channel(RoleState::default());
         let (commands, receiver) = mpsc::channel(1);
-        let election = Arc::new(Mutex::new(ElectionClock::new(settings.rank())));
+        let mut election = ElectionClock::new(settings.rank());
+        election.not_before(Instant::now() + settings.others_first);
+        let election = Arc::new(Mutex::new(election));
         let peers = Peers {
             group: settings.group.clone(),
             me: settings.me,

@@ -39,6 +39,9 @@ pub struct Settings {
     pub dir: PathBuf,
     /// What an acknowledgement promises.
     pub durability: Durability,
+    /// How long after its start this node leaves elections to others, unless the group begins with it: the broker may lack what is
+    /// not in the log.
+    pub others_first: Duration,
 }
 
 impl Settings {
@@ -141,7 +144,8 @@ mod tests {
         let peers = parse_peers("n0-h:1;n1-h:2;n2-h:3").unwrap();
         let rank = |me| {
             let (group, dir, durability) = ("g".into(), PathBuf::new(), Durability::PageCache);
-            Settings { group, me, peers: peers.clone(), preferred: vec![2], dir, durability }.rank()
+            let (peers, preferred) = (peers.clone(), vec![2]);
+            Settings { group, me, peers, preferred, dir, durability, others_first: Duration::ZERO }.rank()
         };
         assert_eq!([0, 1, 2].map(rank), [1, 2, 0]);
     }

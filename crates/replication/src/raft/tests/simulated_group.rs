@@ -390,6 +390,7 @@ fn start(
             preferred: preferred.clone(),
             dir,
             durability,
+            others_first: Duration::ZERO,
         };
         let process = Arc::clone(&process);
         async move {
