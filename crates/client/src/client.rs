@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::admin::Admin;
-use crate::consumer::{LitePullConsumerBuilder, PushConsumerBuilder};
+use crate::consumer::{LitePullConsumerBuilder, PopConsumerBuilder, PushConsumerBuilder};
 use crate::error::Error;
 use crate::identity::{Identity, local_address};
 use crate::instance::{AddressServer, Credentials, Instance, NameServerSource, RequestIdentity, Settings};
@@ -86,6 +86,11 @@ impl Client {
     /// A consumer of this group that is asked for messages.
     pub fn lite_pull_consumer(&self, group: impl Into<String>) -> LitePullConsumerBuilder {
         LitePullConsumerBuilder::new(self.clone(), group.into())
+    }
+
+    /// A consumer of this group that is lent messages, each for a time.
+    pub fn pop_consumer(&self, group: impl Into<String>) -> PopConsumerBuilder {
+        PopConsumerBuilder::new(self.clone(), group.into())
     }
 
     /// The operations of administrators.

@@ -68,6 +68,10 @@
 //! A [`LitePullConsumer`] is for applications that would rather [ask](LitePullConsumer::poll), decide themselves what is
 //! [committed](LitePullConsumer::commit), or [read queues](LitePullConsumer::assign) from [any place](LitePullConsumer::seek).
 //!
+//! With a [`PopConsumer`] (RocketMQ 5) the members of a group share messages instead of queues: each is
+//! [received](PopConsumer::receive) by one of them, invisible to the others until it is
+//! [acknowledged](PopConsumer::ack) or the time is over, when it comes again.
+//!
 //! # Administration
 //!
 //! [`Client::admin`] has what administrators do: topics and groups, progress and resets, search for messages, settings of
@@ -99,9 +103,10 @@
 //! | `admin/` | one request or a few for each operation of an administrator, on `instance/` |
 //! | `message/` | messages in both directions, properties, ids, compression, batches |
 //! | `producer/` | attempts to send, choice of queues, fault tolerance |
-//! | `consumer/` | queues and how they are shared out, pulling, progress; `push/` and `lite_pull/` on top |
+//! | `consumer/` | queues and how they are shared out, pulling, progress; `push/`, `lite_pull/` and `pop/` on top |
 //!
-//! The chapter `docs/spec/07-client.md` has the facts that the code implements. This crate must not know of servers.
+//! The chapters `docs/spec/07-client.md` and, for POP, `docs/spec/04-pop-timer.md` have the facts that the code implements.
+//! This crate must not know of servers.
 
 #![deny(missing_docs)]
 
@@ -118,7 +123,7 @@ mod validate;
 pub use client::{Client, ClientBuilder};
 pub use consumer::{
     AllocateStrategy, ConsumeFrom, ConsumeOrderlyResult, ConsumeResult, Delivery, Filter, LitePullConsumer,
-    LitePullConsumerBuilder, PushConsumer, PushConsumerBuilder, RoomOf,
+    LitePullConsumerBuilder, PopConsumer, PopConsumerBuilder, PushConsumer, PushConsumerBuilder, RoomOf,
 };
 pub use error::{Error, RequestInfo, client_code};
 pub use ferromq_protocol as protocol;

@@ -184,6 +184,85 @@ async fn a_lite_pull_consumer_polls_seeks_and_commits() {
 }
 
 #[tokio::test]
+async fn popped_messages_are_acknowledged_or_come_again() {
+    let stage = Stage::set().await;
+    if stage.lacks("pop").await {
+        return;
+    }
+    let (client, topic) = (stage.client(), stage.name("T"));
+    let producer = client.producer(stage.name("p")).start().await.unwrap();
+    for tag in ["A", "A", "A", "B"] {
+        producer.send(Message::new(&*topic, tag).tag(tag)).await.unwrap();
+    }
+    let consumer = client
+        .pop_consumer(stage.name("g"))
+        .subscribe(&*topic, "A")
+        .consume_from(ConsumeFrom::FirstOffset)
+        .await_duration(Duration::from_secs(5))
+        .start()
+        .await
+        .unwrap();
+    let invisible = Duration::from_secs(6);
+    let mut popped = Vec::new();
+    eventually("three messages", async || {
+        popped.extend(consumer.receive(32, invisible).await.unwrap());
+        popped.len() >= 3
+    })
+    .await;
+    assert!(popped.iter().all(|message| message.topic == topic && message.tags() == Some("A")));
+    assert!(popped.iter().all(|message| message.reconsume_times == 0));
+    // One is done, one may take longer, one is left to come again.
+    let [done, slow, left] = &mut popped[..] else { panic!("three messages, not {popped:?}") };
+    consumer.ack(done).await.unwrap();
+    let receipt = slow.receipt_handle().unwrap().to_owned();
+    consumer.change_invisible_time(slow, Duration::from_secs(40)).await.unwrap();
+    assert_ne!(slow.receipt_handle().unwrap(), receipt);
+    let mut again = Vec::new();
+    eventually("the one that was left", async || {
+        again.extend(consumer.receive(32, Duration::from_secs(60)).await.unwrap());
+        !again.is_empty()
+    })
+    .await;
+    let ids: Vec<_> = again.iter().map(|message| &*message.msg_id).collect();
+    assert_eq!(ids, [&*left.msg_id], "and nothing else");
+    assert_eq!((&*again[0].topic, again[0].reconsume_times), (&*topic, 1));
+    again.push(slow.clone());
+    consumer.ack_all(&again).await.unwrap();
+    let rest = consumer.receive(32, invisible).await.unwrap();
+    assert!(rest.is_empty(), "{rest:?}");
+    stage.clear([client]).await;
+}
+
+#[tokio::test]
+async fn messages_that_are_popped_in_order_wait_for_the_one_before_them() {
+    let stage = Stage::set().await;
+    if stage.lacks("pop").await {
+        return;
+    }
+    let (client, topic) = (stage.client(), stage.name("T"));
+    let producer = client.producer(stage.name("p")).start().await.unwrap();
+    for number in 0..6 {
+        producer.send(Message::new(&*topic, number.to_string()).sharding_key("one queue")).await.unwrap();
+    }
+    let builder = client.pop_consumer(stage.name("g")).subscribe(&*topic, "*").fifo(true);
+    let builder = builder.consume_from(ConsumeFrom::FirstOffset).await_duration(Duration::from_secs(1));
+    let consumer = builder.start().await.unwrap();
+    let invisible = Duration::from_secs(60);
+    let first = consumer.receive(2, invisible).await.unwrap();
+    assert_eq!(first.len(), 2);
+    assert!(consumer.receive(2, invisible).await.unwrap().is_empty(), "the queue waits");
+    let mut bodies = String::new();
+    let mut next = first;
+    while !next.is_empty() {
+        bodies.extend(next.iter().map(|message| String::from_utf8_lossy(&message.body).into_owned()));
+        consumer.ack_all(&next).await.unwrap();
+        next = consumer.receive(2, invisible).await.unwrap();
+    }
+    assert_eq!(bodies, "012345");
+    stage.clear([client]).await;
+}
+
+#[tokio::test]
 async fn nobody_gets_messages_that_the_filter_leaves_out() {
     let stage = Stage::set().await;
     let (client, topic, inbox) = (stage.client(), stage.name("T"), Inbox::default());

@@ -328,6 +328,8 @@ pub mod response {
     pub const CONSUMER_NOT_ONLINE: i32 = 206;
     pub const CONSUME_MSG_TIMEOUT: i32 = 207;
     pub const NO_MESSAGE: i32 = 208;
+    pub const POLLING_FULL: i32 = 209;
+    pub const POLLING_TIMEOUT: i32 = 210;
     pub const NOT_LEADER_FOR_QUEUE: i32 = 501;
     pub const ILLEGAL_OPERATION: i32 = 604;
     pub const GO_AWAY: i32 = 1500;

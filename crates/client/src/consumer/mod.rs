@@ -2,13 +2,14 @@
 //!
 //! [`subscriber`] is what all consumers have in common; a [`rebalance`] gives it queues, [`pull`] brings their messages
 //! into a [`process_queue`], and the two kinds of consumers differ in what comes then: [`push`] calls a listener,
-//! [`lite_pull`] waits to be asked.
+//! [`lite_pull`] waits to be asked. A [`pop`] consumer has no queues: brokers lend it messages.
 
 mod allocate;
 mod consistent_hash;
 mod lite_pull;
 mod local_offsets;
 mod offsets;
+mod pop;
 mod process_queue;
 mod pull;
 mod push;
@@ -20,6 +21,7 @@ pub(crate) mod testing;
 
 pub use allocate::{AllocateStrategy, RoomOf};
 pub use lite_pull::{LitePullConsumer, LitePullConsumerBuilder};
+pub use pop::{PopConsumer, PopConsumerBuilder};
 pub use push::{ConsumeOrderlyResult, ConsumeResult, Delivery, PushConsumer, PushConsumerBuilder};
 pub use subscriber::ConsumeFrom;
 pub use subscription::Filter;

@@ -25,6 +25,8 @@ pub(crate) const TTL: &str = "TTL";
 pub(crate) const ARRIVE_TIME: &str = "ARRIVE_TIME";
 pub(crate) const CLUSTER: &str = "CLUSTER";
 pub(crate) const MESSAGE_TYPE: &str = "MSG_TYPE";
+pub(crate) const POP_CK: &str = "POP_CK";
+pub(crate) const FIRST_POP_TIME: &str = "1ST_POP_TIME";
 
 /// Names that applications can't use.
 const SYSTEM_NAMES: [&str; 54] = [
@@ -64,9 +66,9 @@ const SYSTEM_NAMES: [&str; 54] = [
     "PUSH_REPLY_TIME",
     CLUSTER,
     MESSAGE_TYPE,
-    "POP_CK",
+    POP_CK,
     "POP_CK_OFFSET",
-    "1ST_POP_TIME",
+    FIRST_POP_TIME,
     "__STARTDELIVERTIME",
     "DLQ_ORIGIN_TOPIC",
     "DLQ_ORIGIN_MESSAGE_ID",

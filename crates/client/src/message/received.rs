@@ -73,6 +73,11 @@ impl MessageExt {
         if is_transactional { self.property(names::UNIQ_KEY) } else { None }
     }
 
+    /// Of a popped message: by which it is acknowledged. It ends with the message's invisible time.
+    pub fn receipt_handle(&self) -> Option<&str> {
+        self.property(names::POP_CK)
+    }
+
     /// The same content as a message to be sent, with all properties.
     pub(crate) fn to_message(&self, topic: String) -> Message {
         let mut message = Message::new(topic, self.body.clone()).flag(self.flag);

@@ -71,6 +71,13 @@ impl Stage {
         let message = Message::new(self.name("probe"), "x");
         let client = self.client();
         let refused = match what {
+            "pop" => {
+                let producer = client.producer("probe").start().await.unwrap();
+                let topic = message.topic().to_owned();
+                producer.send(message).await.unwrap();
+                let consumer = client.pop_consumer("probe").subscribe(topic, "*").start().await.unwrap();
+                consumer.receive(1, Duration::from_secs(10)).await.is_err()
+            }
             "transactions" => {
                 let check = |_| async { LocalTransactionState::RollbackMessage };
                 let producer = client.producer("probe").start_transactional(check).await.unwrap();

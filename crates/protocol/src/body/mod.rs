@@ -19,6 +19,7 @@ mod kv;
 mod message_queue;
 mod metrics;
 mod offsets;
+mod pop;
 mod registration;
 mod replication;
 mod route;
@@ -55,6 +56,7 @@ pub use offsets::{
     ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper, MessageQueueForC, OffsetMovedEvent,
     QueryCorrectionOffsetBody, ResetOffsetBody, ResetOffsetBodyForC,
 };
+pub use pop::{BatchAck, BatchAckMessageRequestBody};
 pub use registration::{INFLATED_MAX, RegisterBrokerBody, RegistrationError};
 pub use replication::{
     BrokerReplicasInfo, ElectMasterResponseBody, EpochEntry, EpochEntryCache, HAClientRuntimeInfo,
