@@ -24,6 +24,11 @@ pub(crate) async fn elect(
     broker_name: &str,
     asking: Asking,
 ) -> Result<Result<Applied, Refused>, NotDone> {
+    if let Asking::Restarted { id, .. } = asking
+        && is_unheard(shared, broker_name, id)
+    {
+        return Ok(Err(Refused::NobodyElected));
+    }
     let mut live = shared.live.live_replicas(broker_name);
     let master = shared.consensus.peek(|sets| sets.get(broker_name).and_then(|set| set.master));
     if let Some(master) = master.filter(|master| !shared.live.is_dead(broker_name, *master)) {
@@ -47,6 +52,14 @@ pub(crate) async fn elect(
         notify(shared, elected);
     }
     Ok(outcome)
+}
+
+/// Whether somebody of the SyncStateSet beside `id` may be alive but was not heard of yet: this controller listens since a moment ago.
+fn is_unheard(shared: &Shared, broker_name: &str, id: i64) -> bool {
+    let alive = shared.live.alive_ids(broker_name);
+    let in_sync = shared.consensus.peek(|sets| sets.get(broker_name).map(|set| set.sync_state_set.clone()));
+    let mut others = in_sync.into_iter().flatten().filter(|other| *other != id);
+    others.any(|other| !alive.contains(&other) && !shared.live.is_dead(broker_name, other))
 }
 
 /// Elects a master in the place of one that is gone.

@@ -4,6 +4,9 @@
 mod support;
 
 use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -104,6 +107,17 @@ impl Cluster {
     fn master(&self) -> Option<i64> {
         self.replicas()?.master_broker_id
     }
+
+    fn epoch(&self) -> i32 {
+        self.replicas().map_or(0, |set| set.master_epoch)
+    }
+
+    fn signal_controllers(&self, signal: &str) {
+        for controller in &self.controllers {
+            let sent = Command::new("kill").args([signal, &controller.id().to_string()]).status();
+            assert!(sent.expect("kill").success());
+        }
+    }
 }
 
 fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -198,4 +212,50 @@ fn nothing_acknowledged_is_lost_with_default_settings() {
 #[test]
 fn nothing_acknowledged_is_lost_when_two_of_three_have_to_have_it() {
     nothing_acknowledged_is_lost(3, &[("inSyncReplicas", "2"), ("minInSyncReplicas", "2")], 3);
+}
+
+/// The controllers do not notice that it was away, and the slave has what it lost.
+#[test]
+fn a_master_that_lost_the_end_of_its_log_does_not_go_on_in_its_epoch() {
+    let mut cluster = Cluster::start(2, &[]);
+    cluster.await_in_sync(2);
+    let (master, epoch) = (cluster.master().expect("there is a master"), cluster.epoch());
+    create_topic(&mut cluster.broker(master), TOPIC, 1);
+    let mut client = cluster.broker(master);
+    for number in 0..300 {
+        let answer = client.call(send(TOPIC, 0, format!("{number}-{}", "x".repeat(number % 700))));
+        assert_eq!(answer.code, response::SUCCESS, "{answer:?}");
+    }
+    let acknowledged = read_queue(&mut client, TOPIC, 0, 0);
+    assert_eq!(acknowledged.len(), 300);
+
+    cluster.signal_controllers("-STOP");
+    cluster.brokers[master as usize - 1].take().expect("it runs").kill();
+    lose_end_of_log(&cluster.places[master as usize - 1].store());
+    cluster.start_broker(master);
+    cluster.signal_controllers("-CONT");
+    await_that("an epoch is newer", || cluster.epoch() > epoch);
+    let mut seen = cluster.broker(cluster.master().expect("there is a master"));
+    await_that("the master takes messages", || seen.call(send(TOPIC, 0, "taken")).code == response::SUCCESS);
+    cluster.await_in_sync(2);
+    for id in 1..=2 {
+        let mut client = cluster.broker(id);
+        await_that("every replica has everything", || {
+            read_queue(&mut client, TOPIC, 0, 0).get(..300) == Some(&acknowledged[..])
+        });
+    }
+}
+
+/// What a power cut can do to a log that was not flushed.
+fn lose_end_of_log(store: &Path) {
+    let files = fs::read_dir(store.join("commitlog")).expect("the log");
+    let mut files: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    files.sort();
+    let last = files.iter().rfind(|file| fs::read(file).expect("a file").iter().any(|byte| *byte != 0));
+    let file = last.expect("there are messages");
+    let mut bytes = fs::read(file).expect("a log file");
+    let end = bytes.iter().rposition(|byte| *byte != 0).expect("there are messages");
+    bytes[end / 2..].fill(0);
+    fs::write(file, bytes).expect("the file is written");
+    fs::remove_file(store.join("ferromq.marks")).expect("the marks are gone");
 }

@@ -315,3 +315,22 @@ async fn acknowledgements_of_what_was_never_sent_count_for_nothing() {
     master.until_confirmed(end).await;
     assert_eq!(master.ha.propose(), None);
 }
+
+/// Slaves may have what its log has lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_was_stopped_does_not_go_on_in_its_epoch() {
+    let replica = Replica::start(1).await;
+    replica.lead(1, 1).await;
+    replica.lead(2, 1).await;
+    let lost = replica.append(10, b'a');
+    replica.until_confirmed(lost).await;
+    let root = replica.stop().await;
+    let replica = Replica::open(1, root).await;
+    for epoch in [1, 2] {
+        let refused = replica.ha.become_master(epoch, BTreeSet::from([1]), 1).await;
+        assert!(matches!(refused, Err(RoleError::SameEpoch { known: 2, .. })), "{refused:?}");
+        assert!(!replica.ha.is_master());
+    }
+    replica.lead(3, 1).await;
+    assert_eq!(replica.epochs(), [(2, 0), (3, lost)]);
+}

@@ -3,8 +3,13 @@
 //! A broker starts without role: it takes no messages, and no name server knows of it. It gets its id, asks who is master, and
 //! becomes that or a slave. From then on it does what notices and its own questions say, always by the newest epoch. As master
 //! it has the controller change the SyncStateSet.
+//!
+//! A broker that was master and has started anew, before anybody noticed that it was gone, has a new master elected: its log may have
+//! lost its end, so it must not go on in the old epoch, and another one should lead if it can. A controller of RocketMQ does not do that while
+//! the broker is alive. There it keeps silent until the controller takes it for dead.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ferromq_protocol::body::SyncStateSet;
@@ -43,6 +48,8 @@ enum Trouble {
     Role(#[from] RoleError),
     #[error("the controller has no master for this set yet")]
     NoMaster,
+    #[error("this replica was master in epoch {0} and has started anew: it waits for a newer one")]
+    SameEpoch(i32),
 }
 
 /// Does what the controllers say, for as long as the broker runs.
@@ -94,13 +101,31 @@ impl Replica {
         }
         let config = self.config();
         let mut state = self.controllers.register(&config, self.id).await?;
-        if state.master.is_none() {
+        if let Some(epoch) = self.led_before(&state) {
+            state = self.controllers.elect_anew(&config, self.id, epoch).await?;
+        } else if state.master.is_none() {
+            if self.controlled.is_silent.load(Ordering::Acquire) {
+                // It may be that the controller has not buried the master that this replica was.
+                let known = self.controllers.replica_info(&config).await?;
+                self.led_before(&known).map_or(Ok(()), |epoch| Err(Trouble::SameEpoch(epoch)))?;
+                self.controlled.is_silent.store(false, Ordering::Release);
+            }
             state = self.controllers.elect(&config, self.id).await?;
         }
-        if state.master.is_none() {
-            return Err(Trouble::NoMaster);
+        let before = self.led_before(&state);
+        self.controlled.is_silent.store(before.is_some(), Ordering::Release);
+        match before {
+            Some(epoch) => Err(Trouble::SameEpoch(epoch)),
+            None if state.master.is_none() => Err(Trouble::NoMaster),
+            None => self.take_role(state).await,
         }
-        self.take_role(state).await
+    }
+
+    /// The epoch in which the controller has this replica as master, if it was that before it started.
+    fn led_before(&self, state: &SetState) -> Option<i32> {
+        let is_me = state.master.as_ref().is_some_and(|master| master.id == self.id);
+        let known = self.ha().epochs().last().map(|last| last.number);
+        (is_me && known.is_some_and(|known| state.epoch <= known)).then_some(state.epoch)
     }
 
     /// The id in the set, from the file or from the controller.
@@ -262,17 +287,25 @@ impl Replica {
     }
 }
 
-/// Tells one controller again and again that this replica is alive.
+/// Tells one controller again and again that this replica is alive, unless it keeps silent.
 async fn send_heartbeats(broker: Arc<Broker>, controlled: Arc<Controlled>, id: i64, address: String) {
     loop {
         let config = broker.config();
+        let pause = Duration::from_millis(config.broker_heartbeat_interval.max(100));
+        if controlled.is_silent.load(Ordering::Acquire) {
+            sleep(pause).await;
+            continue;
+        }
+        let end = broker.store.appended().get();
+        // Not the newest epoch, if the log has lost its end.
+        let epoch = controlled.ha.epochs().find(end).map_or(-1, |(epoch, _)| epoch.number);
         let heartbeat = RemotingCommand::request(request::BROKER_HEARTBEAT)
             .with("clusterName", &config.broker_cluster_name)
             .with("brokerAddr", config.broker_address())
             .with("brokerName", &config.broker_name)
             .with("brokerId", id)
-            .with("epoch", controlled.ha.epochs().last().map_or(-1, |last| last.number))
-            .with("maxOffset", broker.store.appended().get())
+            .with("epoch", epoch)
+            .with("maxOffset", end)
             .with("confirmOffset", broker.store.confirmed().get())
             .with("heartbeatTimeoutMills", config.controller_heart_beat_timeout_mills)
             .with("electionPriority", config.broker_election_priority);
@@ -280,7 +313,7 @@ async fn send_heartbeats(broker: Arc<Broker>, controlled: Arc<Controlled>, id: i
             Ok(connection) => connection.oneway(heartbeat),
             Err(error) => tracing::debug!(%error, "no heartbeat to a controller"),
         }
-        sleep(Duration::from_millis(config.broker_heartbeat_interval.max(100))).await;
+        sleep(pause).await;
     }
 }
 

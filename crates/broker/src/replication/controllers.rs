@@ -175,10 +175,21 @@ impl Controllers {
         config: &BrokerConfig,
         id: i64,
     ) -> Result<SetState, ControllerError> {
-        let command = of_set(request::CONTROLLER_ELECT_MASTER, config)
-            .with("brokerId", id)
-            .with("designateElect", false)
-            .with("invokeTime", now_ms());
+        self.have_elected(election(config, id)).await
+    }
+
+    /// Asks for an election because this replica, which was master in `epoch`, has started anew since. A controller of RocketMQ
+    /// understands that as [`elect`](Self::elect).
+    pub(super) async fn elect_anew(
+        &mut self,
+        config: &BrokerConfig,
+        id: i64,
+        epoch: i32,
+    ) -> Result<SetState, ControllerError> {
+        self.have_elected(election(config, id).with("masterEpoch", epoch)).await
+    }
+
+    async fn have_elected(&mut self, command: RemotingCommand) -> Result<SetState, ControllerError> {
         let answer = self.ask(command, &[response::SUCCESS, response::CONTROLLER_MASTER_STILL_EXIST]).await?;
         let mut state = set_state(&answer)?;
         // The body has no epoch of its own.
@@ -202,6 +213,13 @@ impl Controllers {
             .with_body(json::to_vec(proposed));
         Ok(json::from_slice(&self.ask(command, &[response::SUCCESS]).await?.body)?)
     }
+}
+
+fn election(config: &BrokerConfig, id: i64) -> RemotingCommand {
+    of_set(request::CONTROLLER_ELECT_MASTER, config)
+        .with("brokerId", id)
+        .with("designateElect", false)
+        .with("invokeTime", now_ms())
 }
 
 fn of_set(code: i32, config: &BrokerConfig) -> RemotingCommand {

@@ -18,6 +18,7 @@ mod synchronize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use ferromq_protocol::body::{
@@ -73,6 +74,8 @@ pub(crate) struct Controlled {
     ha: AutoSwitch,
     /// To the controllers.
     client: Arc<Client>,
+    /// The controllers are to take this replica for dead.
+    is_silent: AtomicBool,
     /// Of the master, while this is a slave.
     master: Arc<MasterAddress>,
     synchronizing: Mutex<Option<JoinHandle<()>>>,
@@ -341,6 +344,7 @@ impl Controlled {
         Ok(Self {
             ha,
             client: Arc::default(),
+            is_silent: AtomicBool::new(false),
             master: Arc::default(),
             synchronizing: Mutex::default(),
             notices,

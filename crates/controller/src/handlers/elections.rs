@@ -47,7 +47,7 @@ pub(super) async fn alter_sync_state_set(
     }
 }
 
-/// 1002
+/// 1002. One field is not RocketMQ's: a replica says by `masterEpoch` that it was master in that epoch and has started anew.
 pub(super) async fn elect_master(
     shared: &Arc<Shared>,
     command: &RemotingCommand,
@@ -55,6 +55,9 @@ pub(super) async fn elect_master(
     let broker_name = name(command, "brokerName")?;
     let asking = match number_or(command, "brokerId", NO_REPLICA)? {
         NO_REPLICA => Asking::Controller,
+        id if command.field("masterEpoch").is_some() => {
+            Asking::Restarted { id, epoch: command.number("masterEpoch")? }
+        }
         id if command.boolean("designateElect") => Asking::Operator(id),
         id => Asking::Replica(id),
     };

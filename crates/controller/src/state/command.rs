@@ -53,6 +53,8 @@ pub(crate) enum Asking {
     Operator(i64),
     /// The controller, because the master is gone.
     Controller,
+    /// This replica, which was master in `epoch` and has started anew since.
+    Restarted { id: i64, epoch: i32 },
 }
 
 /// Which replicas to forget.

@@ -19,6 +19,9 @@ pub(crate) struct LiveReplica {
 }
 
 /// 1002: elects a master of `set`, or finds that the old one does.
+///
+/// A master that has started anew may have lost the end of its log, also of what it had acknowledged. The others of the SyncStateSet have
+/// that, so one of them becomes master. If it is the only one, it stays that, but in a new epoch.
 pub(super) fn elect(
     broker_name: &str,
     set: &mut BrokerSet,
@@ -26,7 +29,12 @@ pub(super) fn elect(
     live: &LiveReplicas,
     allow_unclean: bool,
 ) -> Result<Applied, Refused> {
+    let is_anew = matches!(asking, Asking::Restarted { id, epoch } if set.master == Some(id) && set.master_epoch == epoch);
     let candidate = match asking {
+        Asking::Restarted { id, .. } if is_anew => {
+            let others = set.sync_state_set.iter().copied().filter(|other| *other != id).collect();
+            best(&others, None, None, live).or(Some(id))
+        }
         // A set that never had a master takes the first replica that asks: there is nothing to lose yet.
         Asking::Replica(id) | Asking::Operator(id) if set.master_epoch == 0 => {
             set.replicas.contains_key(&id).then_some(id)
@@ -34,7 +42,9 @@ pub(super) fn elect(
         _ => candidate(set, asking, live, allow_unclean),
     };
     match candidate {
-        Some(id) if set.master == Some(id) => Ok(Applied::MasterStays(elected(broker_name, set, id))),
+        Some(id) if set.master == Some(id) && !is_anew => {
+            Ok(Applied::MasterStays(elected(broker_name, set, id)))
+        }
         Some(id) => {
             set.elect(id);
             Ok(Applied::Elected(elected(broker_name, set, id)))
@@ -66,7 +76,7 @@ fn elected(broker_name: &str, set: &BrokerSet, master: i64) -> Elected {
 fn candidate(set: &BrokerSet, asking: Asking, live: &LiveReplicas, allow_unclean: bool) -> Option<i64> {
     let wanted = match asking {
         Asking::Operator(id) => Some(id),
-        Asking::Replica(_) | Asking::Controller => None,
+        Asking::Replica(_) | Asking::Controller | Asking::Restarted { .. } => None,
     };
     let by_hand = wanted.is_some() && set.sync_state_set.is_empty();
     best(&set.sync_state_set, set.master, wanted, live).or_else(|| {

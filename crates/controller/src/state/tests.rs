@@ -192,3 +192,22 @@ fn what_changes_nothing_is_known_before() {
     sets.apply(&first).unwrap();
     assert!(matches!(sets.unchanged_by(&first), Some(Ok(Applied::MasterStays(_)))));
 }
+
+/// It was gone too briefly to be missed, and may have lost what others still have.
+#[test]
+fn a_master_that_started_anew_makes_room_for_one_of_the_set_or_begins_a_new_epoch() {
+    let mut sets = three_replicas();
+    elect(&mut sets, Asking::Replica(1), &[1], false).unwrap();
+    alter(&mut sets, 1, &[1, 2]).unwrap();
+    let restarted = |epoch| Asking::Restarted { id: 1, epoch };
+    let mut alone = sets.clone();
+    // 3 is alive, but not in the set.
+    assert!(matches!(elect(&mut alone, restarted(1), &[1, 3], false), Ok(Applied::Elected(_))));
+    assert_eq!(state(&alone), (Some(1), 2, vec![1], 3));
+    // Said twice, it changes nothing.
+    assert!(matches!(elect(&mut alone, restarted(1), &[1, 3], false), Ok(Applied::MasterStays(_))));
+
+    assert!(matches!(elect(&mut sets, restarted(1), &[1, 2, 3], false), Ok(Applied::Elected(_))));
+    assert_eq!(state(&sets), (Some(2), 2, vec![2], 3));
+    assert!(matches!(elect(&mut sets, restarted(1), &[1, 2, 3], false), Ok(Applied::MasterStays(_))));
+}

@@ -39,6 +39,17 @@ pub enum RoleError {
         /// The newest one that is known.
         known: i32,
     },
+    /// It was master in that epoch, or a newer one, and has stopped since.
+    #[error(
+        "epoch {asked} is not newer than {known}, the last one of this replica's log, which may have lost its end since: to be master \
+         again it has to be elected anew"
+    )]
+    SameEpoch {
+        /// The epoch of the role.
+        asked: i32,
+        /// The newest one that is known.
+        known: i32,
+    },
     /// The log can't be prepared.
     #[error(transparent)]
     Log(#[from] ReplicaError),
@@ -136,6 +147,9 @@ impl AutoSwitch {
     }
 
     /// Becomes master in `epoch`, with this SyncStateSet and its epoch. One that is master already begins a new epoch.
+    ///
+    /// The epoch has to be newer than all of the log's: a master that was stopped may have lost the end of its log, of which slaves may
+    /// have a copy. What it writes there instead must not bear the same epoch.
     pub async fn become_master(
         &self,
         epoch: i32,
@@ -143,9 +157,10 @@ impl AutoSwitch {
         set_epoch: i32,
     ) -> Result<(), RoleError> {
         let mut role = self.role.lock().await;
-        let known = self.shared.epochs.last().map_or(i32::MIN, |last| last.number);
-        if epoch < known {
-            return Err(RoleError::OldEpoch { asked: epoch, known });
+        if let Some(known) = self.shared.epochs.last().map(|last| last.number)
+            && epoch <= known
+        {
+            return Err(RoleError::SameEpoch { asked: epoch, known });
         }
         self.end(&mut role).await;
         let shared = self.shared.clone();
