@@ -8,6 +8,7 @@ use crate::consumer::{LitePullConsumerBuilder, PopConsumerBuilder, PushConsumerB
 use crate::error::Error;
 use crate::identity::{Identity, local_address};
 use crate::instance::{AddressServer, Credentials, Instance, NameServerSource, RequestIdentity, Settings};
+use crate::meters;
 use crate::producer::ProducerBuilder;
 
 /// Names the name servers, `host:port;host:port`.
@@ -220,6 +221,7 @@ impl ClientBuilder {
         let address = self.client_ip.unwrap_or_else(local_address);
         let (instance_name, unit_name) = (self.instance_name.as_deref(), self.unit_name.as_deref());
         let identity = Identity::new(&address, instance_name, unit_name, self.settings.identity.stream);
+        meters::describe();
         let instance = Instance::start(&self.name_servers, unit_name, identity, self.settings)?;
         Ok(Client { handle: Arc::new(Handle { instance }) })
     }

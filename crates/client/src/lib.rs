@@ -89,6 +89,22 @@
 //! Connections are made when they are needed, and again when they are lost. Routes are refreshed every 30 seconds, and
 //! at once when a broker can't be reached or says that it is no longer the one. Logs are written with `tracing`.
 //!
+//! # Metrics
+//!
+//! Given to the recorder of the [`metrics`](https://docs.rs/metrics) facade that the application has installed, which has to
+//! be there before the client is built. Times are in milliseconds; every metric has the label `client_id`.
+//!
+//! | name | kind | other labels | what |
+//! |---|---|---|---|
+//! | `rocketmq_send_cost_time` | histogram | `topic`, `invocation_status` | sends with all their attempts, `success` or `failure` |
+//! | `rocketmq_process_time` | histogram | `topic`, `consumer_group`, `invocation_status` | deliveries to a listener |
+//! | `rocketmq_consumer_cached_messages` | gauge | `topic`, `consumer_group` | messages that wait for the listener or are with it |
+//! | `rocketmq_consumer_cached_bytes` | gauge | `topic`, `consumer_group` | bytes of their bodies |
+//! | `rocketmq_consumer_rebalances` | counter | `consumer_group` | rebalances that gave or took queues |
+//!
+//! What a consumer does per second, `mqadmin consumerStatus` and [`consumer_running_info`](admin::Admin::consumer_running_info)
+//! show too.
+//!
 //! # At the end
 //!
 //! [`Client::shutdown`] lets running listeners finish, commits progress, gives queues back and waits until the last task
@@ -117,6 +133,7 @@ mod error;
 mod identity;
 mod instance;
 mod message;
+mod meters;
 mod producer;
 mod validate;
 

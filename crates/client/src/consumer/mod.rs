@@ -14,6 +14,7 @@ mod process_queue;
 mod pull;
 mod push;
 mod rebalance;
+mod stats;
 mod subscriber;
 pub(crate) mod subscription;
 #[cfg(test)]

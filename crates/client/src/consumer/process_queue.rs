@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::stats::TopicStats;
 use super::subscription::now_ms;
 use crate::message::MessageExt;
 
@@ -33,6 +34,8 @@ pub(crate) struct ProcessQueue {
     pub(crate) pull_from: AtomicI64,
     /// Where a lite pull consumer is: behind the last message that was polled, -1 at the beginning.
     pub(crate) polled: AtomicI64,
+    /// Counts of the topic.
+    pub(crate) stats: Arc<TopicStats>,
     state: Mutex<State>,
 }
 
@@ -74,7 +77,7 @@ impl Lock {
 }
 
 impl ProcessQueue {
-    pub(crate) fn new(queue: MessageQueue, dropped: CancellationToken) -> Self {
+    pub(crate) fn new(queue: MessageQueue, stats: Arc<TopicStats>, dropped: CancellationToken) -> Self {
         Self {
             queue,
             dropped,
@@ -82,6 +85,7 @@ impl ProcessQueue {
             consuming: tokio::sync::Mutex::default(),
             pull_from: AtomicI64::new(0),
             polled: AtomicI64::new(-1),
+            stats,
             state: Mutex::new(State {
                 messages: BTreeMap::new(),
                 in_hand: BTreeMap::new(),
@@ -307,11 +311,13 @@ impl ProcessQueue {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stats::ConsumerStats;
     use super::super::testing::message;
     use super::*;
 
     fn queue_with(offsets: std::ops::Range<i64>) -> (ProcessQueue, Vec<Arc<MessageExt>>) {
-        let queue = ProcessQueue::new(MessageQueue::new("T", "a", 0), CancellationToken::new());
+        let stats = ConsumerStats::new("me", "g").topic("T");
+        let queue = ProcessQueue::new(MessageQueue::new("T", "a", 0), stats, CancellationToken::new());
         let messages: Vec<_> = offsets.map(|offset| Arc::new(message("T", offset))).collect();
         queue.put(&messages);
         (queue, messages)

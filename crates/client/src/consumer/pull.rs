@@ -8,6 +8,8 @@ use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::names::RETRY_PREFIX;
 use ferromq_protocol::pull::{FLAG_COMMIT_OFFSET, FLAG_LITE_PULL, FLAG_SUBSCRIPTION, FLAG_SUSPEND};
 
+use tokio::time::Instant;
+
 use super::process_queue::ProcessQueue;
 use super::subscriber::Subscriber;
 use super::subscription::accepts;
@@ -65,6 +67,7 @@ impl Subscriber {
         options: &PullOptions,
     ) -> Result<Pulled, Error> {
         let mq = &queue.queue;
+        let started = Instant::now();
         let found = self.instance.broker_of(mq, queue.pull_from(), false).await;
         let (broker, broker_id, address) = found?;
         let to = Destination { broker: &broker, address: &address, topic: &mq.topic };
@@ -99,7 +102,11 @@ impl Subscriber {
         };
         let number = |field| answer.number::<i64>(field).map_err(|error| to.malformed(name, error));
         queue.set_pull_from(answer.number_or_none("suggestWhichBrokerId").unwrap_or(None).unwrap_or(0));
-        let messages = if status == PullStatus::Found { self.messages(queue, &answer) } else { Vec::new() };
+        let mut messages = Vec::new();
+        if status == PullStatus::Found {
+            messages = self.messages(queue, &answer);
+            queue.stats.pulled(started.elapsed(), messages.len());
+        }
         Ok(Pulled { status, next_offset: number("nextBeginOffset")?, messages })
     }
 

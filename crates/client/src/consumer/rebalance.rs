@@ -54,6 +54,7 @@ impl Subscriber {
                 start(assigned);
             }
             if !outcome.changed.is_empty() {
+                self.stats.rebalanced();
                 for topic in &outcome.changed {
                     self.renew_subscription(topic);
                 }
@@ -169,7 +170,8 @@ impl Subscriber {
 
     /// Begins with a queue.
     pub(crate) fn adopt(&self, queue: &MessageQueue) -> Arc<ProcessQueue> {
-        let process_queue = Arc::new(ProcessQueue::new(queue.clone(), self.instance.stop.child_token()));
+        let (stats, dropped) = (self.stats.topic(&queue.topic), self.instance.stop.child_token());
+        let process_queue = Arc::new(ProcessQueue::new(queue.clone(), stats, dropped));
         process_queue.set_locked(self.is_locking);
         self.queues.lock().insert(queue.clone(), process_queue.clone());
         process_queue

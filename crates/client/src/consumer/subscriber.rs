@@ -20,6 +20,7 @@ use super::allocate::AllocateStrategy;
 use super::local_offsets::LocalOffsets;
 use super::offsets::OffsetStore;
 use super::process_queue::ProcessQueue;
+use super::stats::ConsumerStats;
 use super::subscription::{Filter, now_ms};
 use crate::error::Error;
 use crate::instance::{Instance, QueueEnd, Round};
@@ -80,6 +81,7 @@ pub(crate) struct Subscriber {
     /// Whether queues are locked at their brokers, so that no one else consumes them.
     pub(crate) is_locking: bool,
     pub(crate) offsets: OffsetStore,
+    pub(crate) stats: ConsumerStats,
     /// Cancelled when nothing more is to be pulled.
     pub(crate) stop: CancellationToken,
     pub(crate) rebalance_now: Notify,
@@ -115,6 +117,7 @@ impl Subscriber {
         Self {
             is_locking: is_ordered && is_clustering,
             offsets,
+            stats: ConsumerStats::new(&instance.identity.client_id, &group),
             stop: instance.stop.child_token(),
             rebalance_now: Notify::new(),
             started_ms: now_ms(),
@@ -234,6 +237,7 @@ impl Subscriber {
     /// Leaves the group in an orderly way, when everything else was done.
     pub(crate) async fn leave(&self) {
         self.process_queues().iter().for_each(|queue| queue.dropped.cancel());
+        self.note_cached();
         if !self.has_left.swap(true, Ordering::AcqRel) {
             self.instance.leave_consumer(&self.group).await;
         }
@@ -243,6 +247,7 @@ impl Subscriber {
     pub(crate) fn abandon(&self) {
         self.stop.cancel();
         self.process_queues().iter().for_each(|queue| queue.dropped.cancel());
+        self.note_cached();
         if !self.has_left.swap(true, Ordering::AcqRel) {
             self.instance.drop_consumer(&self.group);
         }
@@ -259,6 +264,7 @@ impl Subscriber {
             properties: self.properties(),
             subscription_set: self.subscriptions(),
             mq_table: queues.iter().map(info).collect(),
+            status_table: self.stats.status_table(),
             ..ConsumerRunningInfo::default()
         }
     }

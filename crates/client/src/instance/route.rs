@@ -1,9 +1,12 @@
 //! What a topic's route means to producers and consumers (`docs/spec/07-client.md` 3.2, 3.3).
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferromq_protocol::body::{MessageQueue, SCOPE_GLOBAL, TopicQueueMappingInfo, TopicRouteData};
+
+use crate::meters::SendMeter;
 
 /// Id of a broker group's master.
 pub(crate) const MASTER_ID: i64 = 0;
@@ -33,12 +36,18 @@ pub(crate) struct Route {
 pub(crate) struct PublishInfo {
     pub(crate) queues: Vec<MessageQueue>,
     counter: AtomicU32,
+    meter: OnceLock<SendMeter>,
 }
 
 impl PublishInfo {
     pub(crate) fn new(queues: Vec<MessageQueue>) -> Self {
         // Producers that start together must not all begin with the same queue.
-        Self { queues, counter: AtomicU32::new(fastrand::u32(..)) }
+        Self { queues, counter: AtomicU32::new(fastrand::u32(..)), meter: OnceLock::new() }
+    }
+
+    /// What measures the sends to the topic.
+    pub(crate) fn meter(&self, client_id: &str, topic: &str) -> &SendMeter {
+        self.meter.get_or_init(|| SendMeter::new(client_id, topic))
     }
 
     /// The next queue in the round.

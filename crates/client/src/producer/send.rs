@@ -13,6 +13,7 @@ use super::result::{SendResult, SendStatus};
 use super::{ProducerCore, select};
 use crate::error::{Destination, Error};
 use crate::instance::route::Route;
+use crate::meters::SendMeter;
 
 /// Answers after which a route is doubted: another broker may have taken over.
 const ROUTE_DOUBTFUL: [i32; 4] = [
@@ -41,6 +42,16 @@ impl ProducerCore {
         outgoing: &Outgoing,
         timeout: Duration,
     ) -> Result<SendResult, Error> {
+        let started = Instant::now();
+        let sent = self.try_anywhere(outgoing, timeout).await;
+        sent.inspect_err(|_| self.measure_failure(outgoing, started))
+    }
+
+    fn measure_failure(&self, outgoing: &Outgoing, started: Instant) {
+        SendMeter::failed(&self.instance.identity.client_id, &outgoing.message.topic, started.elapsed());
+    }
+
+    async fn try_anywhere(&self, outgoing: &Outgoing, timeout: Duration) -> Result<SendResult, Error> {
         let _permit = self.permit(timeout).await?;
         let mut call = Call::new(self, outgoing, timeout);
         let mut route = call.route().await?;
@@ -61,6 +72,7 @@ impl ProducerCore {
             call.brokers.push(queue.broker_name.clone());
             match self.attempt(&route, queue, outgoing, left).await {
                 Ok(result) if result.status == SendStatus::SendOk || !self.settings.retry_another_broker => {
+                    call.measure_success(&route);
                     return Ok(result);
                 }
                 Ok(result) => call.last_result = Some(result),
@@ -76,11 +88,22 @@ impl ProducerCore {
                 }
             }
         }
-        call.finish()
+        call.finish(&route)
     }
 
     /// Sends to the queue that `choose` wants, in one attempt.
     pub(super) async fn send_chosen(
+        &self,
+        outgoing: &Outgoing,
+        choose: impl FnOnce(&[MessageQueue]) -> Option<MessageQueue>,
+        timeout: Duration,
+    ) -> Result<SendResult, Error> {
+        let started = Instant::now();
+        let sent = self.try_chosen(outgoing, choose, timeout).await;
+        sent.inspect_err(|_| self.measure_failure(outgoing, started))
+    }
+
+    async fn try_chosen(
         &self,
         outgoing: &Outgoing,
         choose: impl FnOnce(&[MessageQueue]) -> Option<MessageQueue>,
@@ -96,7 +119,7 @@ impl ProducerCore {
         }
         let left = call.left().ok_or_else(|| call.too_late())?;
         let sent = self.attempt(&route, &queue, outgoing, left).await;
-        sent.inspect_err(|error| {
+        sent.inspect(|_| call.measure_success(&route)).inspect_err(|error| {
             if is_doubtful(error) {
                 self.instance.doubt_route(&outgoing.message.topic);
             }
@@ -212,7 +235,15 @@ impl<'a> Call<'a> {
         (!fresh.publish.queues.is_empty()).then_some(fresh)
     }
 
-    fn finish(self) -> Result<SendResult, Error> {
+    fn measure_success(&self, route: &Route) {
+        let meter = route.publish.meter(&self.core.instance.identity.client_id, self.topic());
+        meter.succeeded(self.started.elapsed());
+    }
+
+    fn finish(self, route: &Route) -> Result<SendResult, Error> {
+        if self.last_result.is_some() {
+            self.measure_success(route);
+        }
         let last = match (self.last_result, self.last_error) {
             (Some(result), _) => return Ok(result),
             (None, Some(error)) => error,

@@ -118,6 +118,7 @@ impl LiteCore {
         let start = move |assigned: Assigned| core.start_queue(assigned.queue, Some(assigned.offset));
         self.spawn(self.subscriber.clone().keep_balanced(start));
         self.spawn(self.subscriber.clone().keep_offsets());
+        self.spawn(self.subscriber.clone().keep_stats());
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

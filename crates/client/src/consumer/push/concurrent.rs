@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::core::PushCore;
 use super::listener::{ConsumeResult, Delivery, Listener, call};
 use crate::consumer::process_queue::ProcessQueue;
@@ -34,13 +36,16 @@ impl PushCore {
             };
             queue.note_start(&messages);
             let delivery = Delivery { messages: messages.clone(), queue: queue.queue.clone() };
+            let started = Instant::now();
             let result = call(&**listener, delivery).await;
             drop(place);
+            let result = result.unwrap_or_else(|_| ConsumeResult::reconsume_later());
+            let succeeded = result.succeeded_of(messages.len());
+            queue.stats.consumed(started.elapsed(), succeeded, messages.len() - succeeded);
             if queue.is_dropped() {
                 // Whoever has the queue now gets them again.
                 return;
             }
-            let result = result.unwrap_or_else(|_| ConsumeResult::reconsume_later());
             messages = self.settle(&queue, messages, result).await;
             if messages.is_empty() {
                 return;

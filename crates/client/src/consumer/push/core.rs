@@ -125,6 +125,7 @@ impl PushCore {
         let start = move |assigned: Assigned| core.start_queue(assigned);
         self.spawn(self.subscriber.clone().keep_balanced(start));
         self.spawn(self.subscriber.clone().keep_offsets());
+        self.spawn(self.subscriber.clone().keep_stats());
         if self.subscriber.is_locking {
             self.spawn(self.subscriber.clone().keep_locks());
         }

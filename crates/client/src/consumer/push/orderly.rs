@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::core::PushCore;
 use super::listener::{ConsumeOrderlyResult, Delivery, Listener, call};
 use crate::consumer::process_queue::ProcessQueue;
@@ -59,13 +61,17 @@ impl PushCore {
             return None;
         }
         let delivery = Delivery { messages: messages.clone(), queue: queue.queue.clone() };
+        let started = Instant::now();
         let result = call(&**listener, delivery).await;
+        let result = result.unwrap_or(ConsumeOrderlyResult::SuspendCurrentQueue(None));
+        let is_done = matches!(result, ConsumeOrderlyResult::Success | ConsumeOrderlyResult::Commit);
+        let (succeeded, failed) = if is_done { (messages.len(), 0) } else { (0, messages.len()) };
+        queue.stats.consumed(started.elapsed(), succeeded, failed);
         let is_ours = !queue.is_dropped() || (self.subscriber.is_locking && queue.is_locked());
         if !is_ours {
             // Whoever has the queue now gets them again.
             return None;
         }
-        let result = result.unwrap_or(ConsumeOrderlyResult::SuspendCurrentQueue(None));
         self.settle_in_order(queue, messages, result).await
     }
 
