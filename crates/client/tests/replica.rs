@@ -6,7 +6,9 @@ mod support;
 
 use std::net::SocketAddr;
 
-use ferromq_client::{ConsumeFrom, ConsumeResult, Delivery, Message};
+use ferromq_client::admin::Brokers;
+use ferromq_client::{ConsumeFrom, ConsumeResult, Delivery, Message, MessageQueue};
+use ferromq_protocol::body::SubscriptionGroupConfig;
 use ferromq_protocol::code::request;
 use ferromq_protocol::command::RemotingCommand;
 use support::inbox::Inbox;
@@ -27,26 +29,41 @@ async fn stored(address: SocketAddr) -> i64 {
     stored
 }
 
-/// Whether a broker knows topic `T`: a slave copies the messages at once and the topics from time to time.
-async fn knows_topic(address: SocketAddr) -> bool {
+/// Whether a broker knows topic `T` and the progress of group `g` in it: a slave copies the messages at once and its
+/// master's tables from time to time.
+async fn knows_progress(address: SocketAddr) -> bool {
     let remoting = ferromq_remoting::Client::new();
-    let question = RemotingCommand::request(request::GET_TOPIC_CONFIG).with("topic", "T");
     let address = format!("127.0.0.1:{}", address.port());
-    let answer = remoting.invoke(&address, question, PATIENCE).await.unwrap();
+    let mut questions = vec![RemotingCommand::request(request::GET_TOPIC_CONFIG).with("topic", "T")];
+    for queue in 0..4 {
+        let question = RemotingCommand::request(request::QUERY_CONSUMER_OFFSET).with("consumerGroup", "g");
+        questions.push(question.with("topic", "T").with("queueId", queue));
+    }
+    let mut all = true;
+    for question in questions {
+        all &= remoting.invoke(&address, question, PATIENCE).await.unwrap().code == 0;
+    }
     remoting.close().await;
-    answer.code == 0
+    all
 }
 
 #[tokio::test]
 async fn consumers_read_from_the_slave_while_the_master_is_away() {
     let mut cluster = Cluster::start(1).await;
     cluster.fill("T", 40).await;
+    let (client, inbox) = (cluster.client().start().unwrap(), Inbox::default());
+    // A slave does not guess where a group begins that it has not heard of.
+    let admin = client.admin();
+    let masters = Brokers::masters_of("DefaultCluster");
+    admin.update_group(&masters, &SubscriptionGroupConfig::new("g")).await.unwrap();
+    for queue in 0..4 {
+        admin.reset_queue_offset("g", &MessageQueue::new("T", "broker-a", queue), 0).await.unwrap();
+    }
     let slave = cluster.start_slave().await;
     eventually("the slave has everything", async || {
-        stored(slave.address()).await == 40 && knows_topic(slave.address()).await
+        stored(slave.address()).await == 40 && knows_progress(slave.address()).await
     })
     .await;
-    let (client, inbox) = (cluster.client().start().unwrap(), Inbox::default());
     let producer = client.producer("pg").start().await.unwrap();
     cluster.stop_broker().await;
 
