@@ -170,15 +170,15 @@ impl FrameHeader {
     /// Reads it from the front of what has come, if it is all there.
     pub fn peek(received: &[u8]) -> Result<Option<Self>, Unreadable> {
         let Some(mut front) = received.get(..FRAME_HEADER_LEN) else { return Ok(None) };
-        let (state, len, offset) = (front.get_i32(), front.get_i32(), front.get_i64());
+        let (state, len_of_body, offset) = (front.get_i32(), front.get_i32(), front.get_i64());
         let (number, start, confirmed) = (front.get_i32(), front.get_i64(), front.get_i64());
         if state != TRANSFER {
             return Err(Unreadable { what: "state", number: state.into() });
         }
         let unsigned = |what, number| u64::try_from(number).map_err(|_| Unreadable { what, number });
-        let len = usize::try_from(len).ok().filter(|len| *len <= FRAME_LEN_MAX - FRAME_HEADER_LEN);
+        let len = usize::try_from(len_of_body).ok().filter(|len| *len <= FRAME_LEN_MAX - FRAME_HEADER_LEN);
         Ok(Some(Self {
-            len: len.ok_or(Unreadable { what: "length", number: state.into() })?,
+            len: len.ok_or(Unreadable { what: "length", number: len_of_body.into() })?,
             offset: if offset == -1 { None } else { Some(unsigned("offset", offset)?) },
             epoch: Epoch { number, start: unsigned("start of an epoch", start)? },
             confirmed: unsigned("confirmed offset", confirmed)?,

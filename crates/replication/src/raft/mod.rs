@@ -58,3 +58,5 @@ pub use settings::{Settings, parse_id, parse_peers};
 pub use storage::Durability;
 pub use transport::{BoxedConnection, Connection, Listener, Pending, Tcp, Transport};
 pub use types::NodeId;
+#[cfg(fuzzing)]
+pub use wire::read_frames;

@@ -402,6 +402,19 @@ fn text(from: &mut Decoder) -> Option<String> {
     String::from_utf8(from.take(len)?.to_vec()).ok()
 }
 
+/// Reads frames as they come from a stranger. What is understood is the same when it was written and read again.
+#[cfg(fuzzing)]
+pub async fn read_frames(mut bytes: &[u8]) {
+    while let Ok(Some(message)) = read(&mut bytes).await {
+        let (mut written, mut again) = (Vec::new(), Vec::new());
+        // Texts are cut when they are written.
+        write(&mut written, &message).await.expect("what was read can be written");
+        let message = read(&mut &*written).await.expect("our own frame").expect("all of it");
+        write(&mut again, &message).await.expect("it can be written again");
+        assert_eq!(written, again);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use openraft::testing::blank_ent;
