@@ -36,7 +36,7 @@ const LARGE: usize = 4 << 20;
 /// While nobody knows where the master is, name servers are asked so often.
 const LOOK_FOR_MASTER: Duration = Duration::from_secs(2);
 /// How long the master may take for a table.
-const TABLE_TIMEOUT: Duration = Duration::from_secs(30);
+const TABLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the master may take for anything else.
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// Entries of a page that are asked for.
@@ -74,9 +74,12 @@ pub(super) async fn run(broker: Arc<Broker>, master: Arc<MasterAddress>) {
             // What goes with another log than ours is not for us.
             Some(_) if !broker.replication.follows() => LOOK_FOR_MASTER,
             Some(address) => {
-                let bytes =
-                    Round { broker: &broker, master: &master, address: &address, bytes: 0 }.run().await;
-                if bytes > LARGE { PERIOD_OF_LARGE_TABLES } else { PERIOD }
+                let round = Round { broker: &broker, master: &master, address: &address, bytes: 0 };
+                tokio::select! {
+                    bytes = round.run() => if bytes > LARGE { PERIOD_OF_LARGE_TABLES } else { PERIOD },
+                    // Nobody waits for one that is no longer the master and perhaps away.
+                    _ = known.changed() => Duration::ZERO,
+                }
             }
             None => {
                 broker.registration.register_all_soon();
@@ -98,11 +101,11 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Each table for itself. Returns how many bytes they had.
+    /// Each table for itself, first what changes all the time. Returns how many bytes they had.
     async fn run(mut self) -> usize {
         let outcomes = [
-            ("topics", self.topics().await),
             ("consumer offsets", self.consumer_offsets().await),
+            ("topics", self.topics().await),
             ("delay offsets", self.delay_offsets().await),
             ("subscription groups", self.groups().await),
             ("message request modes", self.request_modes().await),
@@ -132,9 +135,11 @@ impl Round<'_> {
             .await?;
         // Before the table has one of that name again, or none.
         let broker = self.broker.clone();
-        spawn_blocking(move || delete_topics(&broker, &deleted)).await.map_err(io::Error::other)??;
+        let is_any =
+            spawn_blocking(move || delete_topics(&broker, &deleted)).await.map_err(io::Error::other)??;
         self.broker.topics.become_copy(topics, version);
-        Ok(())
+        // What groups have of new topics of these names has gone with the old ones.
+        if is_any { self.consumer_offsets().await } else { Ok(()) }
     }
 
     async fn groups(&mut self) -> Result<(), SynchronizeError> {
@@ -242,16 +247,19 @@ impl Round<'_> {
     }
 }
 
-/// Deletes the queues and the progress of topics that the master has deleted, as it did: what they got later stays.
-fn delete_topics(broker: &Broker, deletions: &BTreeMap<String, u64>) -> Result<(), ReplicaError> {
-    for topic in broker.store.delete_topics_below(deletions)? {
+/// Deletes the queues and the progress of topics that the master has deleted, as it did: what they got later stays. Returns whether
+/// there were any.
+fn delete_topics(broker: &Broker, deletions: &BTreeMap<String, u64>) -> Result<bool, ReplicaError> {
+    let deleted = broker.store.delete_topics_below(deletions)?;
+    let is_any = !deleted.is_empty();
+    for topic in deleted {
         tracing::info!(topic, "the master has deleted this topic");
         broker.offsets.remove_topic(&topic);
         if broker.config().auto_delete_unused_stats {
             broker.stats.remove_topic(&topic);
         }
     }
-    Ok(())
+    Ok(is_any)
 }
 
 /// The names of a request for pages.
