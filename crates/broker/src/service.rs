@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::answer::{Answer, Refusal};
 use crate::broker::Broker;
+use crate::replication::exchange;
 use crate::send::{SendRound, TopicLookup};
 use crate::{admin, client, groups, locks, offsets, pull, query, schedule, send, stats, topics};
 
@@ -41,6 +42,7 @@ fn route(code: i32) -> Option<Handler> {
         topics::route,
         groups::route,
         schedule::route,
+        exchange::route,
         stats::route,
         admin::route,
     ];

@@ -159,6 +159,11 @@ impl ConsumerOffsets {
         taken
     }
 
+    /// The version of the table.
+    pub(crate) fn data_version(&self) -> DataVersion {
+        self.table.data_version.lock().data_version
+    }
+
     /// Whether something may have been committed at this slave that its master does not know.
     pub(crate) fn has_own(&self) -> bool {
         self.table.data_version.lock().has_own
@@ -337,9 +342,10 @@ impl ConsumerOffsets {
 
 impl Version {
     fn count(&mut self) {
-        self.has_own = true;
+        let is_first_own = !std::mem::replace(&mut self.has_own, true);
         self.commits += 1;
-        if self.commits >= self.step {
+        // With the first one at a slave its table is newer than the master's, which a Java master goes by when it returns.
+        if is_first_own || self.commits >= self.step {
             self.next();
         }
     }

@@ -10,6 +10,7 @@ pub(crate) mod acks;
 pub(crate) mod acting;
 mod controlled;
 mod controllers;
+pub(crate) mod exchange;
 mod identity;
 pub(crate) mod raft;
 mod returning;
@@ -59,6 +60,8 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) struct Replication {
     role: Role,
     pub(crate) acting: Acting,
+    /// Where the log ended when this broker started.
+    end_at_start: u64,
     acting_task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -107,6 +110,7 @@ impl Replication {
         config: &BrokerConfig,
         listener: Option<TcpListener>,
     ) -> Result<Self, StartError> {
+        let end_at_start = store.appended().get();
         let role = match listener {
             _ if config.enable_d_leger_commit_log => {
                 Role::Raft(Box::new(Handle::current().block_on(raft::Member::start(store, config))?))
@@ -117,7 +121,7 @@ impl Replication {
             Some(listener) => Role::Master(HaMaster::start(store.clone(), listener, settings(config))?),
             None => Role::Slave(Box::new(Slave::start(store, config))),
         };
-        Ok(Self { role, acting: Acting::new(config), acting_task: Mutex::default() })
+        Ok(Self { role, acting: Acting::new(config), end_at_start, acting_task: Mutex::default() })
     }
 
     /// Whether this broker's role is the business of a Raft group.
@@ -187,6 +191,13 @@ impl Replication {
         }
         if let Some(ha_address) = ha_address.filter(|_| !slave.is_fixed) {
             slave.ha.set_master(Some(ha_address.to_owned()));
+        }
+    }
+
+    /// The master itself said where it is, which no name server may know yet.
+    fn master_returns(&self, address: Option<&str>, ha_address: &str) {
+        if matches!(self.role, Role::Slave(_)) {
+            self.master_is(address, Some(ha_address));
         }
     }
 
@@ -443,7 +454,7 @@ impl MasterAddress {
         self.address.send_if_modified(|known| {
             let is_new = known.as_deref() != Some(address);
             if is_new {
-                tracing::info!(master = address, "a name server says where the master is");
+                tracing::info!(master = address, "this is where the master is");
                 *known = Some(address.to_owned());
             }
             is_new

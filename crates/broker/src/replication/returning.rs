@@ -29,7 +29,7 @@ pub(super) async fn run(broker: Arc<Broker>) {
         {
             tracing::warn!(slave, error, "can't ask a slave which delayed messages it has delivered");
         }
-        match progress_of(&client, &slave).await {
+        match progress_of(&broker, &client, &slave).await {
             Ok(Some(theirs)) => merge(&broker, &slave, theirs).await,
             Ok(None) => {}
             Err(error) => {
@@ -47,14 +47,22 @@ async fn slaves(client: &Client, config: &BrokerConfig) -> Vec<String> {
     members.broker_addrs.into_iter().filter(|(id, _)| *id != 0).map(|(_, slave)| slave).collect()
 }
 
-/// The progress that a slave knows, if consumers have committed some there. Slaves of RocketMQ don't say.
-async fn progress_of(client: &Client, slave: &str) -> Result<Option<ConsumerOffsetSerializeWrapper>, String> {
+/// The progress that a slave knows, if consumers have committed some there. Slaves of RocketMQ don't say: where slaves act for masters,
+/// what they have is taken unless it is older than ours.
+async fn progress_of(
+    broker: &Broker,
+    client: &Client,
+    slave: &str,
+) -> Result<Option<ConsumerOffsetSerializeWrapper>, String> {
     let question = RemotingCommand::request(request::GET_ALL_CONSUMER_OFFSET);
     let answer = client.invoke(slave, question, TIMEOUT).await.map_err(|error| error.to_string())?;
-    if answer.code != response::SUCCESS || !answer.boolean(OWN_PROGRESS) {
+    let has_own = answer.boolean(OWN_PROGRESS);
+    if answer.code != response::SUCCESS || !(has_own || broker.config().enable_slave_acting_master) {
         return Ok(None);
     }
-    json::from_slice(&answer.body).map(Some).map_err(|error| error.to_string())
+    let theirs: ConsumerOffsetSerializeWrapper =
+        json::from_slice(&answer.body).map_err(|error| error.to_string())?;
+    Ok((has_own || theirs.data_version >= broker.offsets.data_version()).then_some(theirs))
 }
 
 async fn delay_offsets(broker: &Broker, client: &Client, slave: &str) -> Result<(), String> {

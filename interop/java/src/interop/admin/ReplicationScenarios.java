@@ -15,11 +15,13 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.remoting.protocol.admin.OffsetWrapper;
 import org.apache.rocketmq.remoting.protocol.body.HARuntimeInfo;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
@@ -41,6 +43,8 @@ public final class ReplicationScenarios {
             suite.add("our-slave-of-" + version, s -> run(s, java, ours(version)));
             suite.add("our-master-of-" + version, s -> run(s, ours(version), java));
         }
+        suite.add("our-slave-acts", s -> act(s, "rocketmq-5.3.3", OURS));
+        suite.add("our-master-returns", s -> act(s, OURS, "rocketmq-5.3.3"));
         suite.main(2, args);
     }
 
@@ -95,6 +99,60 @@ public final class ReplicationScenarios {
         inbox.awaitExactly(bodies, 60);
         Environment.servers("stop", slave);
         Environment.servers("stop", master);
+    }
+
+    /**
+     * With enableSlaveActingMaster brokers exchange what they know before they register: the slave when it starts, and the master when it
+     * returns, which then has the progress that consumers have made at the slave.
+     */
+    private static void act(Scenario s, String masterKind, String slaveKind) throws Exception {
+        String topic = s.topic();
+        String master = topic + "-master";
+        String slave = topic + "-slave";
+        create(master, masterKind, topic, "brokerRole=ASYNC_MASTER", "brokerId=0", "enableSlaveActingMaster=true", "inSyncReplicas=1");
+        create(slave, slaveKind, topic, "brokerRole=SLAVE", "brokerId=1", "enableSlaveActingMaster=true", "slaveReadEnable=true",
+            "inSyncReplicas=1");
+        DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        admin.setNamesrvAddr(s.namesrv());
+        admin.setInstanceName(topic);
+        admin.start();
+        s.closing(admin::shutdown);
+        Environment.servers("start", master);
+        Check.await(60, "the master has registered", () -> address(admin, topic, MixAll.MASTER_ID) != null);
+        Environment.servers("start", slave);
+        Check.await(60, "the slave has registered", () -> address(admin, topic, 1L) != null);
+        DefaultMQProducer producer = s.producer();
+        List<String> bodies = new ArrayList<>(send(producer, topic, 0, SendStatus.SEND_OK, true));
+        Inbox inbox = new Inbox();
+        String group = s.group("of-slave");
+        DefaultMQPushConsumer consumer = s.consume(group, inbox);
+        inbox.awaitExactly(bodies, 60);
+        consumer.shutdown();
+        bodies.addAll(send(producer, topic, MESSAGES, SendStatus.SEND_OK, true));
+        awaitSameLog(master, slave);
+        Check.await(120, "the slave knows the topic", () -> topics(admin, topic).contains(topic));
+        Check.await(120, "the slave knows the progress", () -> progress(admin, topic, 1L, group) == MESSAGES);
+
+        Environment.servers("kill", master);
+        Check.await(60, "the master is gone", () -> address(admin, topic, MixAll.MASTER_ID) == null);
+        consumer = s.consume(group, inbox);
+        inbox.awaitExactly(bodies, 120);
+        consumer.shutdown();
+        Check.await(60, "progress at the slave", () -> progress(admin, topic, 1L, group) == 2 * MESSAGES);
+
+        Environment.servers("start", master);
+        Check.await(60, "the master has registered again", () -> address(admin, topic, MixAll.MASTER_ID) != null);
+        Check.equal(2L * MESSAGES, progress(admin, topic, MixAll.MASTER_ID, group), "progress at the master");
+        send(producer, topic, 2 * MESSAGES, SendStatus.SEND_OK, true);
+        awaitSameLog(master, slave);
+        Environment.servers("stop", slave);
+        Environment.servers("stop", master);
+    }
+
+    /** How many messages a group has consumed, as one broker says. */
+    private static long progress(DefaultMQAdminExt admin, String name, long id, String group) throws Exception {
+        return admin.examineConsumeStats(address(admin, name, id), group, name, 10_000).getOffsetTable().values().stream()
+            .mapToLong(OffsetWrapper::getConsumerOffset).sum();
     }
 
     private static void create(String server, String kind, String name, String... settings) throws Exception {
