@@ -5,6 +5,8 @@
 //! but not its life has [`RECONNECT_GRACE`] to come back: a heartbeat or a lock request under the same client id, over
 //! any connection, keeps the lock.
 
+mod quorum;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::answer::Answer;
 use crate::broker::Broker;
-use crate::service::Handler;
+use crate::service::{Handler, PendingAnswer};
 
 /// How long a lock lives after it was taken or renewed (`rocketmq.broker.rebalance.lockMaxLiveTime`). Clients renew every
 /// 20 s.
@@ -169,23 +171,39 @@ fn known_name<V>(groups: &HashMap<Arc<str>, V>, group: &str) -> Arc<str> {
 /// The handlers of this module.
 pub(crate) fn route(code: i32) -> Option<Handler> {
     match code {
-        request::LOCK_BATCH_MQ => Some(Handler::Inline(lock_batch_mq)),
+        request::LOCK_BATCH_MQ => Some(Handler::Async(lock_batch_mq)),
         request::UNLOCK_BATCH_MQ => Some(Handler::Inline(unlock_batch_mq)),
         _ => None,
     }
 }
 
-// `lockInStrictMode` asks the other replicas of the broker; there are none, so the local answer is the whole answer.
-fn lock_batch_mq(broker: &Arc<Broker>, connection: &Arc<Connection>, request: &RemotingCommand) -> Answer {
-    let LockBatchRequestBody { client_id, consumer_group, mq_set, .. } = json::from_slice(&request.body)?;
-    let lock_ok_mq_set =
-        broker.locks.lock(&consumer_group, &client_id, connection.id(), mq_set, Instant::now());
-    Ok(RemotingCommand::success().with_body(json::to_vec(&LockBatchResponseBody { lock_ok_mq_set })))
+fn lock_batch_mq(
+    broker: Arc<Broker>,
+    connection: Arc<Connection>,
+    request: RemotingCommand,
+) -> PendingAnswer {
+    Box::pin(async move {
+        let mut asked: LockBatchRequestBody = json::from_slice(&request.body)?;
+        let (group, client_id) = (&asked.consumer_group, &asked.client_id);
+        // What another broker of the set asks for lives as long as the client's own connection to this one.
+        let own = asked.only_this_broker.then(|| broker.consumers.find(group, client_id)).flatten();
+        let owner = own.map_or(connection.id(), |client| client.connection.id());
+        let queues = std::mem::take(&mut asked.mq_set);
+        let mut lock_ok_mq_set = broker.locks.lock(group, client_id, owner, queues, Instant::now());
+        if quorum::is_needed(&broker.config(), &asked) {
+            asked.mq_set = lock_ok_mq_set;
+            lock_ok_mq_set = quorum::granted(&broker, asked).await;
+        }
+        Ok(RemotingCommand::success().with_body(json::to_vec(&LockBatchResponseBody { lock_ok_mq_set })))
+    })
 }
 
 fn unlock_batch_mq(broker: &Arc<Broker>, _: &Arc<Connection>, request: &RemotingCommand) -> Answer {
-    let body: LockBatchRequestBody = json::from_slice(&request.body)?;
-    broker.locks.unlock(&body.consumer_group, &body.client_id, &body.mq_set);
+    let asked: LockBatchRequestBody = json::from_slice(&request.body)?;
+    broker.locks.unlock(&asked.consumer_group, &asked.client_id, &asked.mq_set);
+    if quorum::is_needed(&broker.config(), &asked) {
+        quorum::give_back(broker, asked);
+    }
     Ok(RemotingCommand::success())
 }
 

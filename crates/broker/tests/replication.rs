@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use ferromq_broker::RunningBroker;
 use ferromq_namesrv::{Namesrv, NamesrvConfig};
-use ferromq_protocol::body::{HARuntimeInfo, SubscriptionGroupConfig};
+use ferromq_protocol::body::{
+    HARuntimeInfo, LockBatchRequestBody, LockBatchResponseBody, MessageQueue, SubscriptionGroupConfig,
+};
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::json;
 use support::{Peer, pull_request, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -430,6 +432,71 @@ async fn who_counts_as_a_replica() {
     peer.done(wait_for_3).await;
     assert_eq!(send_code(&peer, "").await.0, 12);
     timeout(PATIENCE, master.shutdown()).await.unwrap();
+}
+
+/// `docs/spec/05-ha.md` 6.8: what brokers of RocketMQ want to know before they take part in a set.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn master_and_slave_tell_each_other_where_the_master_is() {
+    let set = Set::start(&[ON_THIS_MACHINE, ("enableSlaveActingMaster", "true")]).await;
+    let exchange = || RemotingCommand::request(request::EXCHANGE_BROKER_HA_INFO);
+    let told = set.of_master.done(exchange()).await;
+    let ha_port = set.master.ha_address().unwrap().port();
+    assert_eq!(told.field("masterHaAddress"), Some(format!("127.0.0.1:{ha_port}").as_str()));
+    assert_eq!(told.field("masterFlushOffset"), Some("0"), "where its log ended when it started");
+    let address = told.field("masterAddress").unwrap().to_owned();
+    assert!(address.ends_with(&format!(":{}", set.master.address().port())), "{address}");
+    assert_eq!(set.of_slave.done(exchange()).await.field("masterHaAddress"), None, "a slave can't say");
+
+    // A master that returns tells its slave, which connects at once.
+    let returned = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let tell = exchange()
+        .with("masterHaAddress", returned.local_addr().unwrap())
+        .with("masterFlushOffset", 0)
+        .with("masterAddress", address);
+    set.of_slave.done(tell).await;
+    timeout(PATIENCE, returned.accept()).await.unwrap().unwrap();
+    let check_point = || RemotingCommand::request(request::GET_TIMER_CHECK_POINT);
+    assert_eq!(set.of_slave.done(check_point()).await.body, vec![0; 56], "older than any");
+    assert_eq!(set.of_master.call(check_point()).await.code, response::REQUEST_CODE_NOT_SUPPORTED);
+    set.stop().await;
+}
+
+/// `docs/spec/05-ha.md` 6.9: who acts for a dead master knows what it had locked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_locks_queues_in_strict_mode() {
+    let settings = [
+        ON_THIS_MACHINE,
+        ("enableSlaveActingMaster", "true"),
+        ("lockInStrictMode", "true"),
+        ("totalReplicas", "3"),
+        ("syncBrokerMemberGroupPeriod", "100"),
+    ];
+    let mut set = Set::start(&settings).await;
+    let asked = |client_id: &str, only_this_broker: bool| LockBatchRequestBody {
+        client_id: client_id.to_owned(),
+        consumer_group: "G".to_owned(),
+        mq_set: [MessageQueue::new("T", "broker-a", 0)].into(),
+        only_this_broker,
+    };
+    let locks = async |peer: &Peer, client_id: &str, only_this_broker: bool| {
+        let answer: LockBatchResponseBody =
+            peer.ask(request::LOCK_BATCH_MQ, &asked(client_id, only_this_broker)).await;
+        !answer.lock_ok_mq_set.is_empty()
+    };
+    // As soon as the master knows its slave, two of three agree.
+    until(async || locks(&set.of_master, "a", false).await, |is_locked| *is_locked).await;
+    assert!(!locks(&set.of_slave, "b", true).await, "the slave knows that a holds it");
+    let unlock =
+        RemotingCommand::request(request::UNLOCK_BATCH_MQ).with_body(json::to_vec(&asked("a", false)));
+    set.of_master.done(unlock).await;
+    until(async || locks(&set.of_slave, "b", true).await, |is_locked| *is_locked).await;
+    assert!(!locks(&set.of_master, "a", false).await, "only the master itself would grant it");
+
+    set.slave.shutdown().await;
+    assert!(!locks(&set.of_master, "a", false).await, "one is no majority");
+    set.slave = start_slave(set.directory.path(), &namesrv_address(&set.namesrv), &settings).await;
+    until(async || locks(&set.of_master, "a", false).await, |is_locked| *is_locked).await;
+    set.stop().await;
 }
 
 /// `docs/spec/05-ha.md` 6: the slave is shown as the master, and brings delayed messages that are due to another set.

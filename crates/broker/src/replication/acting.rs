@@ -14,8 +14,10 @@ use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::json;
 use ferromq_protocol::message::{RecordFields, properties};
 use ferromq_remoting::{Client, InvokeError};
+use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
 use crate::broker::Broker;
 use crate::config::BrokerConfig;
@@ -35,6 +37,8 @@ pub(crate) struct Acting {
     acts: AtomicBool,
     /// Members that live, this one included.
     alive: AtomicU32,
+    /// Addresses of the others that live.
+    others: Mutex<Vec<String>>,
     client: Client,
     runtime: Handle,
     /// Counts messages that were brought to another set, to take turns.
@@ -66,6 +70,7 @@ impl Acting {
         Self {
             acts: AtomicBool::new(false),
             alive: AtomicU32::new(config.total_replicas),
+            others: Mutex::default(),
             client: Client::new(),
             runtime: Handle::current(),
             brought: AtomicUsize::new(0),
@@ -108,13 +113,31 @@ impl Acting {
 
     fn note(&self, broker: &Broker, config: &BrokerConfig, members: &BrokerMemberGroup) {
         let ids = members.broker_addrs.keys().copied();
-        let others =
-            members.broker_addrs.len() - usize::from(members.broker_addrs.contains_key(&config.broker_id));
-        self.alive.store(others as u32 + 1, Ordering::Release);
+        let others = members.broker_addrs.iter().filter(|(id, _)| **id != config.broker_id);
+        let others: Vec<String> = others.map(|(_, address)| address.clone()).collect();
+        self.alive.store(others.len() as u32 + 1, Ordering::Release);
+        *self.others.lock() = others;
         let acts = broker.store.is_follower() && ids.min().is_none_or(|least| least >= config.broker_id);
         if self.acts.swap(acts, Ordering::AcqRel) != acts {
             tracing::info!(acts, "whether this slave acts for its master");
         }
+    }
+
+    /// Asks all other members of the set that live, at the same time. `None` comes from who does not answer within `timeout`.
+    pub(crate) fn ask_others(
+        broker: &Arc<Broker>,
+        question: &RemotingCommand,
+        timeout: Duration,
+    ) -> JoinSet<Option<RemotingCommand>> {
+        let mut answers = JoinSet::new();
+        for address in broker.replication.acting.others.lock().iter() {
+            let (broker, address, question) = (broker.clone(), address.clone(), question.clone());
+            answers.spawn(async move {
+                let invoked = broker.replication.acting.client.invoke(&address, question, timeout);
+                tokio::time::timeout(timeout, invoked).await.ok()?.ok()
+            });
+        }
+        answers
     }
 
     /// Brings a message to the master of another set. Waits for its answer; not on a thread of the runtime.

@@ -102,8 +102,8 @@ macro_rules! messaging_settings {
     disable_consume_if_consumer_read_slowly: bool = false; unused "disableConsumeIfConsumerReadSlowly";
     /// Bytes that are too far.
     consumer_fallbehind_threshold: u64 = 17_179_869_184; unused "consumerFallbehindThreshold";
-    /// Lock queues of ordered consumers on all brokers of a set.
-    lock_in_strict_mode: bool = false; unused "lockInStrictMode";
+    /// With `enableSlaveActingMaster`: queues of ordered consumers are locked by a majority of `totalReplicas`.
+    lock_in_strict_mode: bool = false; live "lockInStrictMode";
     /// Take part in distributing queues to consumers (QUERY_ASSIGNMENT).
     server_load_balancer_enable: bool = true; unused "serverLoadBalancerEnable";
     /// How groups get messages when that is not set for them.
