@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ferromq_remoting::Tls;
+
 use crate::admin::Admin;
 use crate::consumer::{LitePullConsumerBuilder, PopConsumerBuilder, PushConsumerBuilder};
 use crate::error::Error;
@@ -69,6 +71,7 @@ impl Client {
                 api_timeout: Duration::from_secs(3),
                 pull_delay_when_exception: Duration::from_secs(1),
                 heartbeat_v2: false,
+                tls: None,
                 identity: RequestIdentity::default(),
             },
         }
@@ -196,6 +199,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Encrypt the connections to name servers and brokers (`useTLS`).
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.settings.tls = Some(tls);
+        self
+    }
+
     /// Sign all requests, for clusters with access control.
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> Self {
@@ -213,7 +223,7 @@ impl ClientBuilder {
     /// Starts the client on the current Tokio runtime. Nothing is connected before something has to be sent.
     ///
     /// # Errors
-    /// If the list of name servers can't be used.
+    /// If the list of name servers or the files of [`tls`](Self::tls) can't be used.
     ///
     /// # Panics
     /// Outside of a Tokio runtime.

@@ -89,6 +89,22 @@
 //! Connections are made when they are needed, and again when they are lost. Routes are refreshed every 30 seconds, and
 //! at once when a broker can't be reached or says that it is no longer the one. Logs are written with `tracing`.
 //!
+//! # Secured clusters
+//!
+//! [`credentials`](ClientBuilder::credentials) sign all requests, and with [`tls`](ClientBuilder::tls) all connections are
+//! encrypted:
+//!
+//! ```no_run
+//! use ferromq_client::{Client, Credentials, Tls};
+//!
+//! # fn example() -> Result<Client, ferromq_client::Error> {
+//! Client::builder("mq.example:9876")
+//!     .tls(Tls::trusting("ca.pem").server_name("mq.example"))
+//!     .credentials(Credentials::new("orders-service", "secret"))
+//!     .start()
+//! # }
+//! ```
+//!
 //! # Metrics
 //!
 //! Given to the recorder of the [`metrics`](https://docs.rs/metrics) facade that the application has installed, which has to
@@ -145,6 +161,7 @@ pub use consumer::{
 pub use error::{Error, RequestInfo, client_code};
 pub use ferromq_protocol as protocol;
 pub use ferromq_protocol::body::MessageQueue;
+pub use ferromq_remoting::Tls;
 pub use instance::{AddressServer, Credentials};
 pub use message::{Compression, Message, MessageExt};
 pub use producer::{

@@ -14,6 +14,8 @@ use tokio_util::task::TaskTracker;
 use crate::connection::Connection;
 use crate::invoke::InvokeError;
 use crate::pump::{self, Limits, NoRequests, Service};
+use crate::stream::Stream;
+use crate::tls::TlsConnector;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -37,6 +39,8 @@ pub struct Client<S: Service = NoRequests> {
     service: Arc<S>,
     encoding: HeaderEncoding,
     limits: Limits,
+    /// `None`: connections are not encrypted.
+    tls: Option<TlsConnector>,
     /// One slot for each address; its lock is held while a connection is being made, so that only one is.
     connections: Mutex<HashMap<String, Arc<Slot>>>,
     /// Retired connections whose last requests are on their way.
@@ -68,10 +72,18 @@ impl<S: Service> Client<S> {
             service,
             encoding,
             limits,
+            tls: None,
             connections: Mutex::default(),
             retired: parking_lot::Mutex::default(),
             tasks: TaskTracker::new(),
         }
+    }
+
+    /// The same with encrypted connections if there is a connector.
+    #[must_use]
+    pub fn over_tls(mut self, tls: Option<TlsConnector>) -> Self {
+        self.tls = tls;
+        self
     }
 
     /// The connection to `address` (`host:port`), opened now if there is none that takes requests.
@@ -121,6 +133,14 @@ impl<S: Service> Client<S> {
             .map_err(|error| failed(error.to_string()))?;
         let ends = stream.set_nodelay(true).and_then(|()| Ok((stream.peer_addr()?, stream.local_addr()?)));
         let (peer, local) = ends.map_err(|error| failed(error.to_string()))?;
+        let stream = match &self.tls {
+            None => Stream::Plain(stream),
+            Some(tls) => {
+                let encrypted = tokio::time::timeout(CONNECT_TIMEOUT, tls.connect(address, stream)).await;
+                let late = || format!("no TLS handshake within {CONNECT_TIMEOUT:?}");
+                Stream::Tls(Box::new(encrypted.unwrap_or_else(|_| Err(late())).map_err(failed)?))
+            }
+        };
         let connection = Connection::new(peer, local, self.encoding, &self.limits);
         self.tasks.spawn(pump::run(stream, connection.clone(), self.service.clone(), self.limits.clone()));
         Ok(connection)

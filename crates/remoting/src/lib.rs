@@ -8,6 +8,8 @@
 //! Read first: [`Service`], which a name server or broker implements; [`Connection`], the handle to a peer through
 //! which answers that come later, and requests of our own, are sent; [`Server`] and [`Client`], which open them.
 //!
+//! Connections of a [`Client`] may be encrypted ([`Tls`]).
+//!
 //! This crate must not know what a request means.
 
 mod client;
@@ -17,6 +19,8 @@ mod proxy_protocol;
 mod pump;
 mod rate_limit;
 mod server;
+mod stream;
+mod tls;
 
 pub use client::{Client, ConnectError};
 pub use connection::{Connection, PeerIdentity};
@@ -24,3 +28,4 @@ pub use invoke::InvokeError;
 pub use pump::{Limits, NoRequests, Service};
 pub use rate_limit::RateLimit;
 pub use server::{BindError, RunningServer, Server, ServerOptions};
+pub use tls::{Tls, TlsConnector, TlsError};

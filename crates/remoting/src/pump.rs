@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -12,13 +12,13 @@ use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::frame::{self, FrameError};
 use ferromq_protocol::header::{HeaderError, HeaderScratch, Request};
 use thiserror::Error;
-use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::ReadBuf;
 use tokio::time::Instant;
 
 use crate::connection::Connection;
 use crate::proxy_protocol::{self, MalformedHeader, Preface};
 use crate::rate_limit::RateLimit;
+use crate::stream::Stream;
 
 /// What handles the requests of peers. All methods run on the connection's own task and must not block.
 pub trait Service: Send + Sync + 'static {
@@ -132,7 +132,7 @@ enum CloseReason {
 }
 
 struct Pump<S: Service> {
-    stream: TcpStream,
+    stream: Stream,
     connection: Arc<Connection>,
     service: Arc<S>,
     session: S::Session,
@@ -149,7 +149,7 @@ struct Pump<S: Service> {
 
 /// Serves one connection until it ends.
 pub(crate) async fn run<S: Service>(
-    stream: TcpStream,
+    stream: Stream,
     connection: Arc<Connection>,
     service: Arc<S>,
     limits: Limits,
@@ -256,7 +256,7 @@ impl<S: Service> Pump<S> {
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, CloseReason>> {
         LENT.with_borrow_mut(|lent| {
             let mut buffer = ReadBuf::new(&mut lent.read);
-            ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
+            ready!(self.stream.poll_read(context, &mut buffer))?;
             let length = buffer.filled().len();
             if length == 0 {
                 return Poll::Ready(Ok(false));

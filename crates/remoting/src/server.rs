@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use crate::connection::Connection;
 use crate::pump::{self, Limits, Service};
+use crate::stream::Stream;
 
 /// How a server listens and how it treats its connections.
 #[derive(Clone, Debug, Default)]
@@ -143,7 +144,7 @@ async fn accept<S: Service>(
         let mut stopped = stopped.clone();
         open.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
-            let served = pump::run(stream, connection.clone(), service, limits);
+            let served = pump::run(Stream::Plain(stream), connection.clone(), service, limits);
             let mut served = std::pin::pin!(served);
             tokio::select! {
                 () = &mut served => {}

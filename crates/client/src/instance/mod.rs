@@ -21,6 +21,7 @@ use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::json;
 use ferromq_protocol::names::AUTO_CREATE_TOPIC;
+use ferromq_remoting::Tls;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval_at, timeout_at};
@@ -65,6 +66,8 @@ pub(crate) struct Settings {
     pub(crate) api_timeout: Duration,
     pub(crate) pull_delay_when_exception: Duration,
     pub(crate) heartbeat_v2: bool,
+    /// `None`: connections are not encrypted.
+    pub(crate) tls: Option<Tls>,
     pub(crate) identity: RequestIdentity,
 }
 
@@ -112,12 +115,15 @@ impl Instance {
         settings: Settings,
     ) -> Result<Arc<Self>, Error> {
         let name_servers = NameServers::new(name_servers, unit)?;
+        let tls = settings.tls.as_ref().map(Tls::connector).transpose();
+        let tls = tls.map_err(|error| Error::invalid("TLS", error.to_string()))?;
         let (routes_wanted, wanted) = mpsc::channel(ROUTES_WANTED_MAX);
         let stop = CancellationToken::new();
         let instance = Arc::new_cyclic(|instance| Self {
             transport: Transport::new(
                 BrokerRequests { instance: instance.clone() },
                 settings.identity.clone(),
+                tls,
                 stop.clone(),
             ),
             identity,

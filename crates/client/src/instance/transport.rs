@@ -7,7 +7,7 @@ use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::frame::HeaderEncoding;
 use ferromq_protocol::version::Language;
-use ferromq_remoting::{Client, Connection, InvokeError, Limits};
+use ferromq_remoting::{Client, Connection, InvokeError, Limits, TlsConnector};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -39,10 +39,15 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
-    pub(crate) fn new(requests: BrokerRequests, identity: RequestIdentity, stop: CancellationToken) -> Self {
+    pub(crate) fn new(
+        requests: BrokerRequests,
+        identity: RequestIdentity,
+        tls: Option<TlsConnector>,
+        stop: CancellationToken,
+    ) -> Self {
         let limits = Limits { outstanding_max: OUTSTANDING_MAX, ..Limits::default() };
         // Binary headers can't hold the codes of POP requests.
-        let client = Client::with_service(Arc::new(requests), HeaderEncoding::Json, limits);
+        let client = Client::with_service(Arc::new(requests), HeaderEncoding::Json, limits).over_tls(tls);
         Self { client, identity, stop }
     }
 

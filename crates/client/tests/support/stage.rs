@@ -1,12 +1,12 @@
 //! The cluster that a test of the protocol runs against: ours, or another one if `FERROMQ_TEST_NAMESRV` names its name
-//! servers (`interop/peer/rocketmq` starts the real one).
+//! servers (`interop/peer/rocketmq` starts the real one), encrypted if `FERROMQ_TEST_TLS` is there.
 //!
 //! Topics and groups have new names in each run, so that the other cluster may have been used before.
 
 use std::time::Duration;
 
 use ferromq_client::{
-    Client, ConsumeFrom, ConsumeResult, Delivery, LocalTransactionState, Message, PushConsumer,
+    Client, ConsumeFrom, ConsumeResult, Delivery, LocalTransactionState, Message, PushConsumer, Tls,
 };
 
 use super::Cluster;
@@ -37,12 +37,13 @@ impl Stage {
     }
 
     pub(crate) fn client(&self) -> Client {
-        Client::builder(&*self.name_servers)
+        let builder = Client::builder(&*self.name_servers)
             .client_ip("127.0.0.1")
             .poll_name_server_interval(Duration::from_millis(500))
-            .persist_consumer_offset_interval(Duration::from_millis(500))
-            .start()
-            .unwrap()
+            .persist_consumer_offset_interval(Duration::from_millis(500));
+        let encrypted = self.own.is_none() && std::env::var_os("FERROMQ_TEST_TLS").is_some();
+        let builder = if encrypted { builder.tls(Tls::insecure()) } else { builder };
+        builder.start().unwrap()
     }
 
     pub(crate) async fn collect(
