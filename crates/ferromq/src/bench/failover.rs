@@ -33,7 +33,7 @@ pub(super) struct FailoverArgs {
 }
 
 /// Sends until it is ended. The first line says when the first message was acknowledged, each other one when acknowledgements ceased
-/// and when they came again, both in milliseconds since 1970, and by which broker.
+/// and when they came again, both in milliseconds since 1970, and by which broker; there is one, too, when another broker acknowledges.
 pub(super) fn run(args: &FailoverArgs) -> Result<ExitCode, BenchError> {
     let runtime = tokio::runtime::Runtime::new().map_err(BenchError::Serve)?;
     runtime.block_on(async {
@@ -41,16 +41,16 @@ pub(super) fn run(args: &FailoverArgs) -> Result<ExitCode, BenchError> {
         let producer = client.producer("FerroBench").start().await?;
         let end = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let mut last = Acknowledged::now();
-        let mut is_first = true;
+        let mut acknowledging = None;
         while end.is_none_or(|end| Instant::now() < end) {
             let Some(broker) = send(&producer, &args.topic).await else {
                 tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
                 continue;
             };
             let now = Acknowledged::now();
-            if is_first || now.at - last.at >= Duration::from_millis(args.gap) {
+            let is_another = acknowledging.replace(broker) != Some(broker);
+            if is_another || now.at - last.at >= Duration::from_millis(args.gap) {
                 println!("{} {} {broker}", last.clock_ms, now.clock_ms);
-                is_first = false;
             }
             last = now;
             tokio::time::sleep(PAUSE).await;

@@ -81,8 +81,13 @@ impl Slave for Arc<Shared> {
         }
     }
 
-    fn pause(&self, _: &SlaveError) -> Duration {
-        self.settings.load().ha.reconnect_pause
+    fn pause(&self, after: &SlaveError) -> Duration {
+        let pause = self.settings.load().ha.reconnect_pause;
+        match after {
+            // A new master may not know yet that it is one, and acknowledges nothing before its slaves are there.
+            SlaveError::Closed | SlaveError::Connect(_) | SlaveError::Socket(_) => pause / 10,
+            _ => pause,
+        }
     }
 }
 
