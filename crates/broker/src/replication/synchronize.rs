@@ -101,11 +101,11 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Each table for itself, first what changes all the time. Returns how many bytes they had.
+    /// Each table for itself. Returns how many bytes they had.
     async fn run(mut self) -> usize {
         let outcomes = [
-            ("consumer offsets", self.consumer_offsets().await),
             ("topics", self.topics().await),
+            ("consumer offsets", self.consumer_offsets().await),
             ("delay offsets", self.delay_offsets().await),
             ("subscription groups", self.groups().await),
             ("message request modes", self.request_modes().await),
@@ -135,11 +135,9 @@ impl Round<'_> {
             .await?;
         // Before the table has one of that name again, or none.
         let broker = self.broker.clone();
-        let is_any =
-            spawn_blocking(move || delete_topics(&broker, &deleted)).await.map_err(io::Error::other)??;
+        spawn_blocking(move || delete_topics(&broker, &deleted)).await.map_err(io::Error::other)??;
         self.broker.topics.become_copy(topics, version);
-        // What groups have of new topics of these names has gone with the old ones.
-        if is_any { self.consumer_offsets().await } else { Ok(()) }
+        Ok(())
     }
 
     async fn groups(&mut self) -> Result<(), SynchronizeError> {
@@ -247,19 +245,16 @@ impl Round<'_> {
     }
 }
 
-/// Deletes the queues and the progress of topics that the master has deleted, as it did: what they got later stays. Returns whether
-/// there were any.
-fn delete_topics(broker: &Broker, deletions: &BTreeMap<String, u64>) -> Result<bool, ReplicaError> {
-    let deleted = broker.store.delete_topics_below(deletions)?;
-    let is_any = !deleted.is_empty();
-    for topic in deleted {
+/// Deletes the queues and the progress of topics that the master has deleted, as it did: what they got later stays.
+fn delete_topics(broker: &Broker, deletions: &BTreeMap<String, u64>) -> Result<(), ReplicaError> {
+    for topic in broker.store.delete_topics_below(deletions)? {
         tracing::info!(topic, "the master has deleted this topic");
         broker.offsets.remove_topic(&topic);
         if broker.config().auto_delete_unused_stats {
             broker.stats.remove_topic(&topic);
         }
     }
-    Ok(is_any)
+    Ok(())
 }
 
 /// The names of a request for pages.
