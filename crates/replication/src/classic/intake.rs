@@ -106,7 +106,8 @@ impl Intake {
         let mut intake =
             Intake { next: None, compare_to: bounds.end, idle: 0, pending: BytesMut::new(), streamed: 0 };
         if bounds.end > bounds.begin {
-            let from = bounds.end.saturating_sub(COMPARED_BYTES).max(bounds.begin);
+            // To ask for 0 would be to ask for the last file.
+            let from = bounds.end.saturating_sub(COMPARED_BYTES).max(bounds.begin).max(1);
             // The file before may be gone at the master.
             let file = bounds.end - bounds.end % log.file_size();
             intake.next = Some(if file < bounds.end { from.max(file) } else { from });
@@ -416,6 +417,17 @@ mod tests {
         let master = records(0, 60);
         let log = Memory::new(0, b"");
         let mut intake = Intake::new(&log, Some(0)).unwrap();
+        assert_eq!(intake.request(), 1, "0 would be the last file");
+        take_all(&log, &mut intake, 1, &master[1..], 1000).unwrap();
+        assert_eq!(log.content(), master);
+    }
+
+    #[test]
+    fn a_slave_that_has_copied_little_does_not_ask_for_the_last_file() {
+        let master = records(0, 300);
+        let ours = records(0, 3).len();
+        let log = Memory::new(0, &master[..ours]);
+        let mut intake = Intake::new(&log, None).unwrap();
         assert_eq!(intake.request(), 1, "0 would be the last file");
         take_all(&log, &mut intake, 1, &master[1..], 1000).unwrap();
         assert_eq!(log.content(), master);
