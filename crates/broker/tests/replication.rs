@@ -210,25 +210,6 @@ async fn a_slave_serves_what_its_master_has_also_when_the_master_is_gone() {
     set.namesrv.shutdown().await;
 }
 
-/// Told that it had none, the group would begin anew, at one end of the queue or the other.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slave_that_has_copied_no_progress_says_nothing_of_a_group() {
-    let directory = tempfile::tempdir().unwrap();
-    let namesrv = start_namesrv(directory.path());
-    let slave = start_slave(directory.path(), &namesrv_address(&namesrv), &[]).await;
-    let peer = Peer::connect(&slave).await;
-    for set_zero in [true, false] {
-        let question = RemotingCommand::request(request::QUERY_CONSUMER_OFFSET)
-            .with("consumerGroup", "kept")
-            .with("topic", "T")
-            .with("queueId", 0)
-            .with("setZeroIfNotFound", set_zero);
-        assert_eq!(peer.call(question).await.code, response::SYSTEM_BUSY);
-    }
-    slave.shutdown().await;
-    namesrv.shutdown().await;
-}
-
 /// `docs/spec/05-ha.md` 5.2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whom_a_consumer_should_ask_next() {

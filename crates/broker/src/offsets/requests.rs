@@ -45,9 +45,9 @@ fn query_consumer_offset(broker: &Arc<Broker>, _: &Arc<Connection>, request: &Re
     if let Some(offset) = pending.or_else(|| broker.offsets.committed(group, topic, queue_id)) {
         return found(offset);
     }
-    if broker.store.is_follower() && !broker.offsets.is_kept() {
-        // A slave that has not copied the progress yet must not send a group back to the begin.
-        let remark = format!("this slave has not copied the progress of {group} yet, ask the master");
+    if broker.config().enable_d_leger_commit_log && broker.store.is_follower() && !broker.offsets.is_kept() {
+        // A member that lost its disk must not send a group back to the begin; another one knows more or becomes master soon.
+        let remark = format!("this replica has not copied the progress of {group} yet, ask the master");
         return Err(Refusal::new(response::SYSTEM_BUSY, remark).with_field_map());
     }
     let not_found = |remark: &str| Err(Refusal::new(response::QUERY_NOT_FOUND, remark).with_field_map());
