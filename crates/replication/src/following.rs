@@ -1,6 +1,7 @@
 //! What a slave does in every protocol of masters and slaves: follow the master whose address it is told, over one connection after
 //! the other, and know how that goes.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -99,8 +100,12 @@ pub(crate) trait Slave: Send + Sync + 'static {
     /// Why a connection ended.
     type Error: std::error::Error + Send;
 
-    /// Follows the master over one connection, until it ends.
-    fn follow(&self, following: &Following, address: &str) -> impl Future<Output = Self::Error> + Send;
+    /// Follows the master over one connection, until that ends with an error.
+    fn follow(
+        &self,
+        following: &Following,
+        address: &str,
+    ) -> impl Future<Output = Result<Infallible, Self::Error>> + Send;
 
     /// How long to wait after that before the next one.
     fn pause(&self, after: &Self::Error) -> Duration;
@@ -119,7 +124,7 @@ pub(crate) async fn keep_following(slave: impl Slave, following: Arc<Following>)
             continue;
         };
         let ended = tokio::select! {
-            error = slave.follow(&following, &address) => Some(error),
+            Err(error) = slave.follow(&following, &address) => Some(error),
             _ = master.changed() => None,
         };
         following.status.lock().state = SlaveState::Ready;

@@ -1,5 +1,6 @@
 //! The slave's side: finding where the two logs are the same, and copying the rest (`docs/spec/05-ha.md` 9.5).
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,14 +72,8 @@ pub enum SlaveError {
 impl Slave for Arc<Shared> {
     type Error = SlaveError;
 
-    async fn follow(&self, following: &Following, address: &str) -> SlaveError {
-        match Link::open(self, following, address).await {
-            Ok(mut link) => match link.run().await {
-                Ok(never) => match never {},
-                Err(error) => error,
-            },
-            Err(error) => error,
-        }
+    async fn follow(&self, following: &Following, address: &str) -> Result<Infallible, SlaveError> {
+        Link::open(self, following, address).await?.run().await
     }
 
     fn pause(&self, after: &SlaveError) -> Duration {
@@ -90,8 +85,6 @@ impl Slave for Arc<Shared> {
         }
     }
 }
-
-enum Never {}
 
 /// A connection to the master, whose log ours is a part of.
 struct Link<'a> {
@@ -151,7 +144,7 @@ impl<'a> Link<'a> {
         Ok(link)
     }
 
-    async fn run(&mut self) -> Result<Never, SlaveError> {
+    async fn run(&mut self) -> Result<Infallible, SlaveError> {
         loop {
             self.take_frames().await?;
             let settings = self.shared.settings.load_full();

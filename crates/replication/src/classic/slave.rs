@@ -1,6 +1,7 @@
 //! The slave: finds its master, connects, takes in what comes, and begins again when the connection ends
 //! (`docs/spec/05-ha.md` §2.4).
 
+use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -114,14 +115,8 @@ impl Drop for HaSlave {
 impl Slave for Arc<Shared> {
     type Error = SlaveError;
 
-    async fn follow(&self, following: &Following, address: &str) -> SlaveError {
-        match Link::open(self, following, address).await {
-            Ok(mut link) => match link.run().await {
-                Ok(never) => match never {},
-                Err(error) => error,
-            },
-            Err(error) => error,
-        }
+    async fn follow(&self, following: &Following, address: &str) -> Result<Infallible, SlaveError> {
+        Link::open(self, following, address).await?.run().await
     }
 
     fn pause(&self, after: &SlaveError) -> Duration {
@@ -134,8 +129,6 @@ impl Slave for Arc<Shared> {
         }
     }
 }
-
-enum Never {}
 
 /// A connection to the master.
 struct Link<'a> {
@@ -178,7 +171,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    async fn run(&mut self) -> Result<Never, SlaveError> {
+    async fn run(&mut self) -> Result<Infallible, SlaveError> {
         loop {
             let settings = self.shared.settings.load_full();
             let silent_at = self.read_at + settings.housekeeping_interval;
