@@ -282,7 +282,7 @@ impl RunningBroker {
 
     /// How many pulls were answered by threads that may wait for the disk, since the start.
     pub fn cold_reads(&self) -> u64 {
-        self.broker.cold_reads.done()
+        self.broker.cold_reads.begun()
     }
 
     /// Takes the broker out of the routes, closes its connections, and brings everything to the disk.

@@ -32,7 +32,7 @@ type Work = Box<dyn FnOnce() + Send>;
 pub(crate) struct ColdReads {
     places: Arc<Semaphore>,
     threads: OnceLock<Sender<Work>>,
-    done: AtomicU64,
+    begun: AtomicU64,
 }
 
 impl Default for ColdReads {
@@ -40,15 +40,15 @@ impl Default for ColdReads {
         Self {
             places: Arc::new(Semaphore::new(AT_ONCE_MAX)),
             threads: OnceLock::new(),
-            done: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
         }
     }
 }
 
 impl ColdReads {
-    /// Reads so far.
-    pub(crate) fn done(&self) -> u64 {
-        self.done.load(Ordering::Relaxed)
+    /// Reads that have begun so far: whoever has an answer finds it counted.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// Does `work` on a thread that may block, as soon as it is its turn. If this is dropped meanwhile, work that has begun goes on,
@@ -59,8 +59,8 @@ impl ColdReads {
         let reads = Arc::clone(&self);
         let work = Box::new(move || {
             let _place = place;
+            reads.begun.fetch_add(1, Ordering::Relaxed);
             work();
-            reads.done.fetch_add(1, Ordering::Relaxed);
             // Whoever asked may have gone.
             let _ = finished.send(());
         });
@@ -153,6 +153,6 @@ mod tests {
         }
         assert_eq!(watcher.await.expect("the watcher ends"), TURNS);
         assert_eq!(most.load(Ordering::SeqCst), AT_ONCE_MAX);
-        assert_eq!(reads.done(), TURNS as u64);
+        assert_eq!(reads.begun(), TURNS as u64);
     }
 }
