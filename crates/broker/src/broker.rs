@@ -377,7 +377,9 @@ impl Broker {
 
 /// Adds topics that are in no table but have queues, the last of which is as `wanted`.
 pub(crate) fn restore_topics(topics: &TopicTable, store: &Store, wanted: impl Fn(&ConsumeQueue) -> bool) {
-    topics.restore(store.topics().into_iter().filter_map(|topic| {
+    // Looking at a queue may need the disk: only where there is a reason.
+    let missing = store.topics().into_iter().filter(|topic| !topics.contains(topic));
+    topics.restore(missing.filter_map(|topic| {
         let queues = store.queues_of(&topic);
         let last = queues.last()?;
         wanted(last).then(|| (topic, last.queue_id() + 1))

@@ -214,6 +214,28 @@ fn nothing_acknowledged_is_lost_when_two_of_three_have_to_have_it() {
     nothing_acknowledged_is_lost(3, &[("inSyncReplicas", "2"), ("minInSyncReplicas", "2")], 3);
 }
 
+/// Nobody but the messages tells the next master of it.
+#[test]
+fn a_topic_outlives_the_master_that_has_just_made_it() {
+    let mut cluster = Cluster::start(2, &[("autoCreateTopicEnable", "false")]);
+    cluster.await_in_sync(2);
+    let killed = cluster.master().expect("there is a master");
+    let mut client = cluster.broker(killed);
+    create_topic(&mut client, TOPIC, 3);
+    let acknowledged = client.call(send(TOPIC, 2, "kept"));
+    assert_eq!(acknowledged.code, response::SUCCESS, "{acknowledged:?}");
+    cluster.brokers[killed as usize - 1].take().expect("it runs").kill();
+
+    await_that("another master", || cluster.master().is_some_and(|master| master != killed));
+    let mut client = cluster.broker(cluster.master().expect("there is a master"));
+    await_that("the new master takes messages", || {
+        client.call(send(TOPIC, 2, "taken")).code == response::SUCCESS
+    });
+    let stored = read_queue(&mut client, TOPIC, 2, 0);
+    let bodies: Vec<_> = stored.iter().map(|message| message.body.as_str()).collect();
+    assert_eq!(bodies, ["kept", "taken"]);
+}
+
 /// The controllers do not notice that it was away, and the slave has what it lost.
 #[test]
 fn a_master_that_lost_the_end_of_its_log_does_not_go_on_in_its_epoch() {

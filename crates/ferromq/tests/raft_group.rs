@@ -306,6 +306,36 @@ fn a_broker_that_lost_its_store_catches_up_and_counts_again() {
     group.running().for_each(|id| group.check(id));
 }
 
+/// It would send the group back to the begin of the queue.
+#[test]
+fn a_member_that_lost_its_store_says_nothing_of_a_group_before_it_has_copied_progress() {
+    let mut group = Group::new(&[]);
+    group.start_all();
+    let leader = group.send(20);
+    let lost = (leader + 1) % 3;
+    await_that("the others know the topic", || {
+        let known =
+            |id| group.client(id).call(pull("test-reader", TOPIC, 0, 0)).code != response::TOPIC_NOT_EXIST;
+        (0..3).all(known).then_some(())
+    });
+    (0..3).for_each(|id| group.kill(id));
+    fs::remove_dir_all(group.places[lost].store()).expect("its store is removed");
+    let question = || {
+        RemotingCommand::request(request::QUERY_CONSUMER_OFFSET)
+            .with("consumerGroup", "readers")
+            .with("topic", TOPIC)
+            .with("queueId", 0)
+    };
+    group.start(lost);
+    let refused = group.client(lost).call(question());
+    assert_eq!(refused.code, response::SYSTEM_BUSY, "{refused:?}");
+
+    (0..3).filter(|id| *id != lost).for_each(|id| group.start(id));
+    await_that("it has copied the progress and answers as the others do", || {
+        (group.client(lost).call(question()).code != response::SYSTEM_BUSY).then_some(())
+    });
+}
+
 #[test]
 fn the_preferred_member_leads_whenever_it_can() {
     let mut group = Group::new(&[("preferredLeaderId", "n2")]);

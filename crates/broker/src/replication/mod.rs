@@ -3,7 +3,7 @@
 //! [Raft group](raft).
 //!
 //! How the log travels is the business of [`ferromq_replication`]. Here is what a broker adds: where the master is, which
-//! replicas a send waits for ([`acks`]), copies of everything that is not in the log ([`synchronize`]), and doing what
+//! replicas a send waits for ([`acks`]), copies of everything that is not in the log ([`synchronize`], [`promotion`]), and doing what
 //! controllers say ([`controlled`], [`controllers`], [`identity`]).
 
 pub(crate) mod acks;
@@ -12,6 +12,7 @@ mod controlled;
 mod controllers;
 pub(crate) mod exchange;
 mod identity;
+mod promotion;
 pub(crate) mod raft;
 mod returning;
 mod synchronize;

@@ -7,15 +7,15 @@ use std::time::Duration;
 use ferromq_replication::raft::{
     Durability, NodeId, RaftError, RaftNode, RoleState, Settings, Tcp, parse_id, parse_peers,
 };
-use ferromq_store::{ConsumeQueue, Store};
+use ferromq_store::Store;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
+use super::promotion::take_over_topics;
 use super::{MasterAddress, synchronize};
-use crate::broker::{Broker, restore_topics};
-use crate::clock;
+use crate::broker::Broker;
 use crate::config::{BrokerConfig, BrokerRole, FlushDiskType};
 
 /// After the group has another leader, a slave asks the name servers where the master is, in case it was faster there than the
@@ -25,9 +25,6 @@ const LOOK_FOR_MASTER_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::
 /// A broker that has no progress of groups, perhaps because it lost its disk, copies it from a leader within a moment. So long it lets
 /// others lead, if there are any.
 const COPIES_PROGRESS_WITHIN: Duration = Duration::from_secs(10);
-
-/// Slaves copy their master's tables every ten seconds, large ones every minute.
-const TOLD_WITHIN: Duration = Duration::from_secs(120);
 
 /// The member of a group that this broker is.
 pub(super) struct Member {
@@ -197,13 +194,7 @@ fn take_role(broker: &Broker, is_master: bool) {
         if is_master { (0, BrokerRole::SyncMaster) } else { (slave_id(&config), BrokerRole::Slave) };
     broker.reconfigure(config);
     if is_master {
-        // The last master may have made topics and had no time to tell of them. Those that are older it has deleted.
-        let told_ms = clock::now_ms() - TOLD_WITHIN.as_millis() as i64;
-        let is_new = |queue: &ConsumeQueue| {
-            queue.min_offset() == 0
-                && broker.store.earliest_time(queue).is_some_and(|first_ms| first_ms > told_ms)
-        };
-        restore_topics(&broker.topics, &broker.store, is_new);
+        take_over_topics(broker);
         // Name servers look at the topics of a master only, and only if they are new to them.
         broker.topics.bump_data_version();
         if !broker.offsets.is_kept()
