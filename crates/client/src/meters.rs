@@ -15,6 +15,7 @@ const PROCESS_TIME: &str = "rocketmq_process_time";
 const CACHED_MESSAGES: &str = "rocketmq_consumer_cached_messages";
 const CACHED_BYTES: &str = "rocketmq_consumer_cached_bytes";
 const REBALANCES: &str = "rocketmq_consumer_rebalances";
+const TRACE_RECORDS_LOST: &str = "rocketmq_trace_records_lost";
 
 /// Tells the recorder what the names mean.
 pub(crate) fn describe() {
@@ -24,6 +25,7 @@ pub(crate) fn describe() {
     describe_gauge!(CACHED_MESSAGES, Unit::Count, "Messages that a consumer has and has not finished");
     describe_gauge!(CACHED_BYTES, Unit::Bytes, "Bytes of the bodies of these");
     describe_counter!(REBALANCES, Unit::Count, "Rebalances that gave or took queues");
+    describe_counter!(TRACE_RECORDS_LOST, Unit::Count, "Records of the message trace that were not sent");
 }
 
 fn milliseconds(time: Duration) -> f64 {
@@ -110,4 +112,25 @@ impl ConsumeMeter {
 /// Counts the rebalances of a group that changed something.
 pub(crate) fn rebalances(client_id: &str, group: &str) -> Counter {
     counter!(REBALANCES, "client_id" => client_id.to_owned(), "consumer_group" => group.to_owned())
+}
+
+/// Records of a group's trace that were not sent.
+pub(crate) struct LossMeter(Counter);
+
+impl std::fmt::Debug for LossMeter {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("LossMeter")
+    }
+}
+
+impl LossMeter {
+    pub(crate) fn add(&self, records: usize) {
+        self.0.increment(records as u64);
+    }
+}
+
+/// Counts what a group's trace loses.
+pub(crate) fn trace_records_lost(client_id: &str, group: &str) -> LossMeter {
+    let (client_id, group) = (client_id.to_owned(), group.to_owned());
+    LossMeter(counter!(TRACE_RECORDS_LOST, "client_id" => client_id, "group" => group))
 }

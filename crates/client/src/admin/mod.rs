@@ -13,6 +13,7 @@ mod offsets;
 mod progress;
 mod replication;
 mod topics;
+mod traces;
 mod tracks;
 
 use std::collections::BTreeMap;
@@ -30,8 +31,10 @@ use crate::error::{Destination, Error};
 use crate::instance::Instance;
 use crate::instance::route::MASTER_ID;
 
+pub use crate::trace::{ConsumeReturn, MessageType, TraceRecord};
 pub use controllers::{ControllerMetadata, ElectedMaster};
 pub use name_servers::ORDER_TOPIC_CONFIG;
+pub use traces::MessageTrace;
 pub use tracks::{MessageTrack, TrackType};
 
 /// Time-out of one request (`docs/spec/10-admin.md` 2).
@@ -73,7 +76,7 @@ const NO_TOPIC: &str = "-";
 /// | clients | [`consumer_connection`](Self::consumer_connection), [`producer_connection`](Self::producer_connection), [`producers`](Self::producers), [`consumer_running_info`](Self::consumer_running_info), [`consumer_offsets`](Self::consumer_offsets) |
 /// | progress | [`consume_stats`](Self::consume_stats), [`broker_consume_stats`](Self::broker_consume_stats), [`consume_time_span`](Self::consume_time_span), [`reset_offset_by_time`](Self::reset_offset_by_time), [`skip_accumulated_messages`](Self::skip_accumulated_messages), [`reset_queue_offset`](Self::reset_queue_offset), [`clone_group_offset`](Self::clone_group_offset) |
 /// | queues | [`max_offset`](Self::max_offset), [`min_offset`](Self::min_offset), [`search_offset`](Self::search_offset), [`earliest_msg_store_time`](Self::earliest_msg_store_time), [`query_consume_queue`](Self::query_consume_queue) |
-/// | messages | [`query_message_by_key`](Self::query_message_by_key), [`query_message_by_unique_key`](Self::query_message_by_unique_key), [`view_message`](Self::view_message), [`message_at`](Self::message_at), [`message_track_detail`](Self::message_track_detail), [`consume_message_directly`](Self::consume_message_directly), [`resume_check_half_message`](Self::resume_check_half_message) |
+/// | messages | [`query_message_by_key`](Self::query_message_by_key), [`query_message_by_unique_key`](Self::query_message_by_unique_key), [`view_message`](Self::view_message), [`message_at`](Self::message_at), [`message_track_detail`](Self::message_track_detail), [`message_trace`](Self::message_trace), [`consume_message_directly`](Self::consume_message_directly), [`resume_check_half_message`](Self::resume_check_half_message) |
 /// | brokers | [`cluster_info`](Self::cluster_info), [`broker_config`](Self::broker_config), [`update_broker_config`](Self::update_broker_config), [`broker_runtime_info`](Self::broker_runtime_info), [`broker_stats`](Self::broker_stats), [`clean_expired_consume_queue`](Self::clean_expired_consume_queue), [`clean_unused_topic`](Self::clean_unused_topic), [`delete_expired_commit_log`](Self::delete_expired_commit_log) |
 /// | name servers | [`namesrv_config`](Self::namesrv_config), [`update_namesrv_config`](Self::update_namesrv_config), [`kv_config`](Self::kv_config), [`put_kv_config`](Self::put_kv_config), [`wipe_write_perm`](Self::wipe_write_perm), [`add_write_perm`](Self::add_write_perm) |
 /// | replication | [`ha_status`](Self::ha_status), [`broker_epochs`](Self::broker_epochs), [`reset_master_flush_offset`](Self::reset_master_flush_offset), [`controller_metadata`](Self::controller_metadata), [`sync_state_sets`](Self::sync_state_sets), [`elect_master`](Self::elect_master), [`clean_broker_metadata`](Self::clean_broker_metadata) |

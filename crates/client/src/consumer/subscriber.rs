@@ -24,6 +24,8 @@ use super::stats::ConsumerStats;
 use super::subscription::{Filter, now_ms};
 use crate::error::Error;
 use crate::instance::{Instance, QueueEnd, Round};
+use crate::message::MessageExt;
+use crate::trace::{Role, Trace, TraceSettings, TracedDelivery};
 use crate::validate;
 
 /// Where a group begins in a queue that it has no progress in.
@@ -57,6 +59,7 @@ pub(crate) struct SubscriberSettings {
     pub(crate) unit_mode: bool,
     /// Directory of a broadcasting consumer's progress.
     pub(crate) offset_directory: Option<std::path::PathBuf>,
+    pub(crate) trace: TraceSettings,
 }
 
 impl Default for SubscriberSettings {
@@ -67,6 +70,7 @@ impl Default for SubscriberSettings {
             strategy: AllocateStrategy::default(),
             unit_mode: false,
             offset_directory: None,
+            trace: TraceSettings::default(),
         }
     }
 }
@@ -82,6 +86,8 @@ pub(crate) struct Subscriber {
     pub(crate) is_locking: bool,
     pub(crate) offsets: OffsetStore,
     pub(crate) stats: ConsumerStats,
+    /// `None`: deliveries are not traced.
+    trace: Option<Trace>,
     /// Cancelled when nothing more is to be pulled.
     pub(crate) stop: CancellationToken,
     pub(crate) rebalance_now: Notify,
@@ -118,6 +124,7 @@ impl Subscriber {
             is_locking: is_ordered && is_clustering,
             offsets,
             stats: ConsumerStats::new(&instance.identity.client_id, &group),
+            trace: Trace::start(&instance, &settings.trace, Role::Consume, &group),
             stop: instance.stop.child_token(),
             rebalance_now: Notify::new(),
             started_ms: now_ms(),
@@ -229,6 +236,11 @@ impl Subscriber {
         self.assigned_by_hand.load(Ordering::Acquire)
     }
 
+    /// Begins the trace of a delivery, if it is traced.
+    pub(crate) fn trace_delivery(&self, messages: &[Arc<MessageExt>]) -> Option<TracedDelivery<'_>> {
+        self.trace.as_ref()?.delivery(messages)
+    }
+
     /// How many queues this consumer has.
     pub(crate) fn queue_count(&self) -> usize {
         self.queues.lock().len()
@@ -238,6 +250,9 @@ impl Subscriber {
     pub(crate) async fn leave(&self) {
         self.process_queues().iter().for_each(|queue| queue.dropped.cancel());
         self.note_cached();
+        if let Some(trace) = &self.trace {
+            trace.close().await;
+        }
         if !self.has_left.swap(true, Ordering::AcqRel) {
             self.instance.leave_consumer(&self.group).await;
         }

@@ -13,6 +13,7 @@ use ferromq_remoting::{Connection, Service};
 use thiserror::Error;
 
 use super::Instance;
+use super::member::ProducerMember;
 use crate::consumer::subscription::now_ms;
 use crate::message::{decode_stored, properties as names, pushed_reply};
 use crate::producer::CheckRequest;
@@ -102,9 +103,9 @@ impl Instance {
         let broker = command.field("bname").unwrap_or_default();
         let message = stored_message(&command.body, broker).ok_or(Refusal::NoMessage)?;
         let group = message.property(names::PRODUCER_GROUP).unwrap_or_default().to_owned();
-        if let Some(check) = self.transaction_check(&group) {
+        if let Some(ProducerMember { check: Some(check), trace }) = self.producer(&group) {
             let (instance, connection) = (self.clone(), connection.clone());
-            let question = CheckRequest { message, command: command.clone() };
+            let question = CheckRequest { message, command: command.clone(), trace };
             self.spawn(async move { question.answer(&instance, group, check, connection).await });
         }
         Ok(Answer::None)

@@ -30,13 +30,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::error::{Destination, Error};
 use crate::identity::Identity;
-use crate::producer::{PendingReplies, TransactionCheck};
+use crate::producer::PendingReplies;
 pub use address_server::AddressServer;
 pub(crate) use broker_calls::QueueEnd;
 use broker_requests::BrokerRequests;
 use heartbeat::Heartbeats;
 pub(crate) use heartbeat::Round;
-use member::ConsumerMember;
+use member::{ConsumerMember, ProducerMember};
 pub(crate) use name_servers::NameServerSource;
 use name_servers::NameServers;
 use route::Route;
@@ -94,8 +94,7 @@ pub(crate) struct Instance {
 
 #[derive(Default)]
 struct Members {
-    /// With what brokers may ask those of transactional messages.
-    producers: BTreeMap<String, Option<TransactionCheck>>,
+    producers: BTreeMap<String, ProducerMember>,
     consumers: BTreeMap<String, Arc<dyn ConsumerMember>>,
 }
 
@@ -178,13 +177,13 @@ impl Instance {
 
 /// Members.
 impl Instance {
-    pub(crate) fn join_producer(&self, group: &str, check: Option<TransactionCheck>) -> Result<(), Error> {
+    pub(crate) fn join_producer(&self, group: &str, producer: ProducerMember) -> Result<(), Error> {
         self.check_running()?;
         let mut members = self.members.lock();
         if members.producers.contains_key(group) {
             return Err(Error::GroupInUse { kind: "producer", group: group.to_owned() });
         }
-        members.producers.insert(group.to_owned(), check);
+        members.producers.insert(group.to_owned(), producer);
         Ok(())
     }
 
@@ -198,9 +197,9 @@ impl Instance {
         Ok(())
     }
 
-    /// Removes a producer without telling anybody; false if it is not there (any more).
-    pub(crate) fn drop_producer(&self, group: &str) -> bool {
-        self.members.lock().producers.remove(group).is_some()
+    /// Removes a producer without telling anybody; `None` if it is not there (any more).
+    pub(crate) fn drop_producer(&self, group: &str) -> Option<ProducerMember> {
+        self.members.lock().producers.remove(group)
     }
 
     /// Removes a consumer without telling anybody; false if it is not there (any more).
@@ -208,9 +207,12 @@ impl Instance {
         self.members.lock().consumers.remove(group).is_some()
     }
 
-    /// Removes a producer and tells the brokers.
+    /// Removes a producer, sends what is left of its trace and tells the brokers.
     pub(crate) async fn leave_producer(&self, group: &str) {
-        if self.drop_producer(group) {
+        if let Some(producer) = self.drop_producer(group) {
+            if let Some(trace) = &producer.trace {
+                trace.close().await;
+            }
             self.unregister("producerGroup", group).await;
         }
     }
@@ -230,8 +232,8 @@ impl Instance {
         self.members.lock().consumers.get(group).cloned()
     }
 
-    fn transaction_check(&self, group: &str) -> Option<TransactionCheck> {
-        self.members.lock().producers.get(group).cloned().flatten()
+    fn producer(&self, group: &str) -> Option<ProducerMember> {
+        self.members.lock().producers.get(group).cloned()
     }
 
     fn producer_groups(&self) -> Vec<String> {

@@ -22,8 +22,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::instance::member::ProducerMember;
 use crate::instance::{Instance, QueueEnd, Round};
 use crate::message::{Compression, Message, MessageExt, properties as names};
+use crate::trace::{Role, Trace, TraceSettings};
 use crate::validate;
 use fault::FaultTable;
 use request::Outgoing;
@@ -36,6 +38,9 @@ pub use transaction::{LocalTransactionState, TransactionProducer, TransactionSen
 
 /// How often the detector looks for brokers to probe.
 const DETECTOR_PERIOD: Duration = Duration::from_secs(3);
+
+/// How long a message of a trace may take.
+const TRACE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sends messages of one group.
 ///
@@ -71,6 +76,8 @@ pub(crate) struct ProducerCore {
     /// `None`: no fault tolerance.
     faults: Option<FaultTable>,
     in_flight: Semaphore,
+    /// `None`: what is sent is not traced.
+    trace: Option<Trace>,
     closed: CancellationToken,
     /// Whether the group was left: from then on its name belongs to whoever takes it next.
     has_left: AtomicBool,
@@ -96,6 +103,7 @@ pub(crate) struct ProducerSettings {
     start_detector: bool,
     detect_timeout: Duration,
     detect_interval: Duration,
+    trace: TraceSettings,
 }
 
 impl Default for ProducerSettings {
@@ -129,6 +137,7 @@ impl Default for ProducerSettings {
             start_detector: false,
             detect_timeout: Duration::from_millis(200),
             detect_interval: Duration::from_secs(2),
+            trace: TraceSettings::default(),
         }
     }
 }
@@ -136,8 +145,9 @@ impl Default for ProducerSettings {
 impl ProducerCore {
     fn new(instance: Arc<Instance>, group: String, settings: ProducerSettings) -> Self {
         Self {
-            group,
             faults: settings.send_latency_fault.then(FaultTable::default),
+            trace: Trace::start(&instance, &settings.trace, Role::Produce, &group),
+            group,
             in_flight: Semaphore::new(settings.max_in_flight),
             closed: instance.stop.child_token(),
             has_left: AtomicBool::new(false),
@@ -149,6 +159,12 @@ impl ProducerCore {
     /// A producer that sends on behalf of the client itself.
     pub(crate) fn inner(instance: Arc<Instance>, group: &str) -> Self {
         Self::new(instance, group.to_owned(), ProducerSettings::default())
+    }
+
+    /// A producer that sends a trace.
+    pub(crate) fn of_trace(instance: Arc<Instance>, group: &str) -> Self {
+        let settings = ProducerSettings { send_msg_timeout: TRACE_TIMEOUT, ..ProducerSettings::default() };
+        Self::new(instance, group.to_owned(), settings)
     }
 
     pub(crate) async fn send(&self, message: Message) -> Result<SendResult, Error> {
@@ -274,7 +290,8 @@ impl Producer {
         Ok(self.core().instance.refresh_route(topic).await?.publish.queues.clone())
     }
 
-    /// Tells the brokers that the producer leaves. Sends that come later fail with [`Error::Closed`].
+    /// Sends what is left of the trace and tells the brokers that the producer leaves. Sends that come later fail with
+    /// [`Error::Closed`].
     pub async fn shutdown(&self) {
         let core = self.core();
         core.closed.cancel();
@@ -416,6 +433,21 @@ impl ProducerBuilder {
         self
     }
 
+    /// Trace what becomes of messages (`enableTrace`); default false. Consumers of the messages trace their part if they are
+    /// told so, too.
+    #[must_use]
+    pub fn enable_trace(mut self, on: bool) -> Self {
+        self.settings.trace.enabled = on;
+        self
+    }
+
+    /// The topic of the trace (`traceTopic`); default `RMQ_SYS_TRACE_TOPIC`, which brokers have with `traceTopicEnable`.
+    #[must_use]
+    pub fn trace_topic(mut self, topic: impl Into<String>) -> Self {
+        self.settings.trace.topic = Some(topic.into());
+        self
+    }
+
     /// Starts the producer.
     ///
     /// # Errors
@@ -443,9 +475,10 @@ impl ProducerBuilder {
 
     async fn start_with(self, check: Option<TransactionCheck>) -> Result<Producer, Error> {
         validate::group(&self.group)?;
+        self.settings.trace.check()?;
         let instance = self.client.instance().clone();
-        instance.join_producer(&self.group, check)?;
         let core = Arc::new(ProducerCore::new(instance.clone(), self.group, self.settings));
+        instance.join_producer(&core.group, ProducerMember { check, trace: core.trace.clone() })?;
         // From here on a drop of the handle undoes the registration, also when this future is dropped.
         let handle = Arc::new(Handle { core: core.clone(), _client: self.client });
         if core.faults.is_some() && core.settings.start_detector {

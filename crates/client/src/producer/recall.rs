@@ -46,6 +46,9 @@ impl Producer {
             .with("bname", &broker);
         let answer = core.instance.transport.done(to, command, core.settings.send_msg_timeout).await?;
         let id = answer.text("msgId").map_err(|error| to.malformed("RECALL_MESSAGE", error))?;
+        if let Some(trace) = &core.trace {
+            trace.recalled(topic, id, answer.field("MSG_REGION"));
+        }
         Ok(id.to_owned())
     }
 }

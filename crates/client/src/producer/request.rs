@@ -14,6 +14,7 @@ use super::reply::REPLY;
 use crate::error::Error;
 use crate::message::properties as names;
 use crate::message::{Message, batch};
+use crate::trace::Subject;
 use crate::validate;
 
 /// Bodies above this are compressed on a thread that may be busy for a while.
@@ -29,6 +30,8 @@ pub(super) struct Outgoing {
     sys_flag: i32,
     properties: String,
     is_batch: bool,
+    /// What a trace tells of it, one for each message; none if it is not traced.
+    pub(super) subjects: Vec<Subject>,
 }
 
 impl Outgoing {
@@ -41,7 +44,8 @@ impl Outgoing {
         }
         let unique_ids = message.get_property(names::UNIQ_KEY).unwrap_or_default().to_owned();
         let properties = names::encode_text(&message.properties);
-        Ok(Self { message, unique_ids, body, sys_flag, properties, is_batch: false })
+        let subjects = subjects(core, &message.topic, || vec![Subject::new(&message, body.len())]);
+        Ok(Self { message, unique_ids, body, sys_flag, properties, is_batch: false, subjects })
     }
 
     /// Batches are not compressed: brokers take them apart.
@@ -56,7 +60,11 @@ impl Outgoing {
         let ids: Vec<&str> = messages.iter().filter_map(|m| m.get_property(names::UNIQ_KEY)).collect();
         let properties = names::encode_text(&message.properties);
         let body = message.body.clone();
-        Ok(Self { unique_ids: ids.join(","), message, body, sys_flag: 0, properties, is_batch: true })
+        let unique_ids = ids.join(",");
+        let subjects = subjects(core, &message.topic, || {
+            messages.iter().map(|message| Subject::new(message, message.body.len())).collect()
+        });
+        Ok(Self { message, unique_ids, body, sys_flag: 0, properties, is_batch: true, subjects })
     }
 
     /// The request that stores it in a queue.
@@ -90,6 +98,10 @@ impl Outgoing {
             .with("n", broker)
             .with_body(self.body.clone())
     }
+}
+
+fn subjects(core: &ProducerCore, topic: &str, note: impl FnOnce() -> Vec<Subject>) -> Vec<Subject> {
+    core.trace.as_ref().map_or_else(Vec::new, |trace| trace.subjects(topic, note))
 }
 
 /// The body as it is sent, and the bits that say how.

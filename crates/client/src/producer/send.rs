@@ -174,9 +174,13 @@ impl ProducerCore {
         let (broker, address) = self.address(route, queue).await?;
         let to = Destination { broker: &broker, address: &address, topic: &outgoing.message.topic };
         let request = outgoing.request(self, queue, &broker);
-        let name = request::name(request.code);
+        let (name, started) = (request::name(request.code), Instant::now());
         let answer = self.instance.transport.call(to, request, timeout).await?;
-        SendResult::read(&to, name, &answer, queue, &outgoing.unique_ids)
+        let result = SendResult::read(&to, name, &answer, queue, &outgoing.unique_ids)?;
+        if let Some(trace) = &self.trace {
+            trace.sent(&outgoing.subjects, &address, started.elapsed(), &result);
+        }
+        Ok(result)
     }
 
     async fn address(&self, route: &Route, queue: &MessageQueue) -> Result<(String, String), Error> {

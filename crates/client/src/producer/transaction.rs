@@ -13,6 +13,7 @@ use crate::error::{Destination, Error};
 use crate::instance::Instance;
 use crate::instance::member::BoxFuture;
 use crate::message::{Message, MessageExt, properties as names};
+use crate::trace::{Ended, Trace};
 
 /// What became of the transaction that a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +32,15 @@ impl LocalTransactionState {
             Self::CommitMessage => sysflag::TRANSACTION_COMMIT,
             Self::RollbackMessage => sysflag::TRANSACTION_ROLLBACK,
             Self::Unknown => sysflag::TRANSACTION_NONE,
+        }
+    }
+
+    /// As Java writes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::CommitMessage => "COMMIT_MESSAGE",
+            Self::RollbackMessage => "ROLLBACK_MESSAGE",
+            Self::Unknown => "UNKNOW",
         }
     }
 }
@@ -104,12 +114,14 @@ impl TransactionProducer {
         let core = self.producer.core();
         let message = message.system(names::TRAN_MSG, "true").system(names::PRODUCER_GROUP, &core.group);
         let topic = message.topic.clone();
+        let ended = core.trace.as_ref().map(|_| Ended::of_sent(&message));
         let sent = core.send(message).await?;
         let state = match sent.status {
             SendStatus::SendOk => transaction(sent.clone()).await,
             _ => LocalTransactionState::RollbackMessage,
         };
-        if let Err(error) = self.end(&topic, &sent, state).await {
+        let ended = ended.filter(|_| sent.trace_on);
+        if let Err(error) = self.end(&topic, &sent, state, ended).await {
             tracing::warn!(id = sent.msg_id, %error, "the broker was not told the outcome and will ask");
         }
         Ok(TransactionSendResult { sent, state })
@@ -125,7 +137,13 @@ impl TransactionProducer {
         self.producer.shutdown().await;
     }
 
-    async fn end(&self, topic: &str, sent: &SendResult, state: LocalTransactionState) -> Result<(), Error> {
+    async fn end(
+        &self,
+        topic: &str,
+        sent: &SendResult,
+        state: LocalTransactionState,
+        ended: Option<Ended>,
+    ) -> Result<(), Error> {
         let core = self.producer.core();
         let not_an_id =
             || Error::invalid(format!("offset id `{}`", sent.offset_msg_id), "it tells no offset");
@@ -142,7 +160,11 @@ impl TransactionProducer {
             .with("msgId", &sent.msg_id)
             .with_some("transactionId", sent.transaction_id.as_ref())
             .with("bname", &broker);
-        core.instance.transport.oneway(to, command, core.settings.send_msg_timeout).await
+        core.instance.transport.oneway(to, command, core.settings.send_msg_timeout).await?;
+        if let (Some(trace), Some(ended)) = (&core.trace, ended) {
+            trace.ended(ended, &sent.msg_id, &address, state, false);
+        }
+        Ok(())
     }
 }
 
@@ -151,6 +173,7 @@ impl TransactionProducer {
 pub(crate) struct CheckRequest {
     pub(crate) message: MessageExt,
     pub(crate) command: RemotingCommand,
+    pub(crate) trace: Option<Trace>,
 }
 
 impl CheckRequest {
@@ -163,6 +186,7 @@ impl CheckRequest {
         connection: Arc<Connection>,
     ) {
         let unique_id = self.message.msg_id.clone();
+        let ended = self.trace.as_ref().map(|_| Ended::of_checked(&self.message));
         // A listener that panics ends this task, and the broker asks again.
         let state = (check.0)(self.message).await;
         let copied = |name: &str| self.command.field(name).map(str::to_owned);
@@ -170,10 +194,13 @@ impl CheckRequest {
             .with("producerGroup", group)
             .with("commitOrRollback", state.on_wire())
             .with("fromTransactionCheck", true)
-            .with("msgId", unique_id);
+            .with("msgId", &unique_id);
         for name in ["topic", "tranStateTableOffset", "commitLogOffset", "transactionId", "bname"] {
             answer = answer.with_some(name, copied(name));
         }
         connection.oneway(instance.transport.prepare(answer));
+        if let (Some(trace), Some(ended)) = (&self.trace, ended) {
+            trace.ended(ended, &unique_id, &connection.peer().to_string(), state, true);
+        }
     }
 }

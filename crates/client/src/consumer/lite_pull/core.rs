@@ -178,6 +178,10 @@ impl LiteCore {
                 if let Some(offset) = batch.queue.remove(&batch.messages) {
                     batch.queue.polled.store(offset, Ordering::Relaxed);
                 }
+                // What the application does with them is not known.
+                if let Some(traced) = self.subscriber.trace_delivery(&batch.messages) {
+                    traced.end(batch.messages.len(), false, Duration::MAX);
+                }
                 return batch.messages;
             }
         };

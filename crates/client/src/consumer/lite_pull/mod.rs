@@ -277,6 +277,18 @@ impl LitePullConsumerBuilder {
         self
     }
 
+    /// Trace what becomes of messages in this group (`enableTrace`); default false.
+    pub fn enable_trace(mut self, on: bool) -> Self {
+        self.subscriber.trace.enabled = on;
+        self
+    }
+
+    /// The topic of the trace (`traceTopic`); default `RMQ_SYS_TRACE_TOPIC`, which brokers have with `traceTopicEnable`.
+    pub fn trace_topic(mut self, topic: impl Into<String>) -> Self {
+        self.subscriber.trace.topic = Some(topic.into());
+        self
+    }
+
     /// Starts the consumer.
     ///
     /// # Errors
@@ -284,6 +296,7 @@ impl LitePullConsumerBuilder {
     /// A topic without route is no error.
     pub async fn start(self) -> Result<LitePullConsumer, Error> {
         validate::group(&self.group)?;
+        self.subscriber.trace.check()?;
         let instance = self.client.instance().clone();
         let kind = ConsumeType::ConsumeActively;
         let subscriber = Subscriber::new(instance.clone(), self.group, kind, false, self.subscriber);

@@ -36,11 +36,16 @@ impl PushCore {
             };
             queue.note_start(&messages);
             let delivery = Delivery { messages: messages.clone(), queue: queue.queue.clone() };
+            let traced = self.subscriber.trace_delivery(&messages);
             let started = Instant::now();
             let result = call(&**listener, delivery).await;
             drop(place);
+            let has_panicked = result.is_err();
             let result = result.unwrap_or_else(|_| ConsumeResult::reconsume_later());
             let succeeded = result.succeeded_of(messages.len());
+            if let Some(traced) = traced {
+                traced.end(succeeded, has_panicked, self.settings.consume_timeout);
+            }
             queue.stats.consumed(started.elapsed(), succeeded, messages.len() - succeeded);
             if queue.is_dropped() {
                 // Whoever has the queue now gets them again.

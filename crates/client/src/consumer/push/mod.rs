@@ -260,6 +260,18 @@ impl PushConsumerBuilder {
         self
     }
 
+    /// Trace what becomes of messages in this group (`enableTrace`); default false.
+    pub fn enable_trace(mut self, on: bool) -> Self {
+        self.subscriber.trace.enabled = on;
+        self
+    }
+
+    /// The topic of the trace (`traceTopic`); default `RMQ_SYS_TRACE_TOPIC`, which brokers have with `traceTopicEnable`.
+    pub fn trace_topic(mut self, topic: impl Into<String>) -> Self {
+        self.subscriber.trace.topic = Some(topic.into());
+        self
+    }
+
     /// Starts the consumer.
     ///
     /// # Errors
@@ -267,6 +279,7 @@ impl PushConsumerBuilder {
     /// broker does not take a filter. A topic without route is no error.
     pub async fn start(self) -> Result<PushConsumer, Error> {
         validate::group(&self.group)?;
+        self.subscriber.trace.check()?;
         self.settings.check()?;
         let listener = self.listener.ok_or_else(|| Error::invalid("push consumer", "it has no listener"))?;
         let is_ordered = matches!(listener, Listener::Orderly(_));

@@ -61,12 +61,17 @@ impl PushCore {
             return None;
         }
         let delivery = Delivery { messages: messages.clone(), queue: queue.queue.clone() };
+        let traced = self.subscriber.trace_delivery(&messages);
         let started = Instant::now();
         let result = call(&**listener, delivery).await;
+        let has_panicked = result.is_err();
         let result = result.unwrap_or(ConsumeOrderlyResult::SuspendCurrentQueue(None));
         let is_done = matches!(result, ConsumeOrderlyResult::Success | ConsumeOrderlyResult::Commit);
         let (succeeded, failed) = if is_done { (messages.len(), 0) } else { (0, messages.len()) };
         queue.stats.consumed(started.elapsed(), succeeded, failed);
+        if let Some(traced) = traced {
+            traced.end(succeeded, has_panicked, self.settings.consume_timeout);
+        }
         let is_ours = !queue.is_dropped() || (self.subscriber.is_locking && queue.is_locked());
         if !is_ours {
             // Whoever has the queue now gets them again.
