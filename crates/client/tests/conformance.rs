@@ -12,10 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ferromq_client::admin::TraceRecord;
 use ferromq_client::{
     Compression, ConsumeFrom, ConsumeOrderlyResult, Delivery, Error, LocalTransactionState, Message,
     PushConsumer,
 };
+use ferromq_protocol::names::TRACE_TOPIC;
 use support::eventually;
 use support::inbox::Inbox;
 use support::stage::Stage;
@@ -319,6 +321,70 @@ async fn a_transactional_message_is_seen_when_its_transaction_is_committed() {
     assert_eq!(inbox.bodies().into_keys().collect::<Vec<_>>(), ["asked for", "committed"]);
     assert!(checked.bodies().contains_key("asked for"));
     assert!(inbox.messages().iter().all(|message| message.transaction_id() == Some(&message.msg_id)));
+    stage.clear([client]).await;
+}
+
+#[tokio::test]
+async fn a_trace_is_understood_by_mqadmin() {
+    let stage = Stage::set().await;
+    let (client, topic, inbox) = (stage.client(), stage.name("T"), Inbox::default());
+    let (producers, consumers) = (stage.name("p"), stage.name("g"));
+    let producer = client.producer(&*producers).enable_trace(true).start().await.unwrap();
+    let sent = producer.send(Message::new(&*topic, "x").tag("A").keys(["k1", "k2"])).await.unwrap();
+    let got = inbox.clone();
+    let consumer = client.push_consumer(&*consumers).enable_trace(true).subscribe(&*topic, "*");
+    let consumer = consumer
+        .consume_from(ConsumeFrom::FirstOffset)
+        .listener(move |delivery: Delivery| {
+            got.put("c", &delivery);
+            async { Ok::<(), Error>(()) }
+        })
+        .start()
+        .await
+        .unwrap();
+    eventually("the message", async || inbox.len() == 1).await;
+    consumer.shutdown().await;
+    producer.shutdown().await;
+    let admin = client.admin();
+    let trace = async || admin.message_trace(TRACE_TOPIC, &sent.msg_id, 0..i64::MAX).await;
+    eventually("the trace", async || trace().await.is_ok_and(|records| records.len() == 3)).await;
+    if let Some(shown) = stage.mqadmin(&["queryMsgTraceById", "-i", &sent.msg_id]) {
+        let row = |kind: &str, group: &str| {
+            let lines = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+            lines.filter(|words| words.starts_with(&[kind, group]) && words.ends_with(&["success"])).count()
+        };
+        assert_eq!((row("Pub", &producers), row("Sub", &consumers)), (1, 1), "{shown}");
+    }
+    stage.clear([client]).await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_transaction_is_traced() {
+    let stage = Stage::set().await;
+    if stage.lacks("transactions").await {
+        return;
+    }
+    let (client, topic) = (stage.client(), stage.name("T"));
+    let producer = client.producer(stage.name("p")).enable_trace(true);
+    let check = |_| async { LocalTransactionState::CommitMessage };
+    let producer = producer.start_transactional(check).await.unwrap();
+    let commit = |_| async { LocalTransactionState::CommitMessage };
+    let sent = producer.send_in_transaction(Message::new(&*topic, "x"), commit).await.unwrap().sent;
+    producer.shutdown().await;
+    let mut traces = Vec::new();
+    eventually("the trace", async || {
+        let found = client.admin().message_trace(TRACE_TOPIC, &sent.msg_id, 0..i64::MAX).await;
+        traces = found.unwrap_or_default();
+        traces.len() == 2
+    })
+    .await;
+    assert!(
+        traces.iter().any(|trace| matches!(
+            &trace.record,
+            TraceRecord::EndTransaction { state, from_check: false, .. } if state == "COMMIT_MESSAGE"
+        )),
+        "{traces:?}"
+    );
     stage.clear([client]).await;
 }
 

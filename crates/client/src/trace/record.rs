@@ -384,7 +384,7 @@ mod tests {
         let (mut encoded, expected) = (String::new(), expand(text));
         record.encode_into(&mut encoded);
         assert_eq!(encoded, expected);
-        assert_eq!(decode(&expected).collect::<Vec<_>>(), [record.clone()]);
+        assert_eq!(&decode(&expected).collect::<Vec<_>>(), std::slice::from_ref(record));
     }
 
     fn published(tags: Option<&str>, keys: Option<&str>) -> TraceRecord {

@@ -72,6 +72,14 @@ impl Stage {
             .unwrap()
     }
 
+    /// What the real `mqadmin` prints when it is asked this; `None` without `FERROMQ_TEST_MQADMIN`, which names its program.
+    pub(crate) fn mqadmin(&self, words: &[&str]) -> Option<String> {
+        let program = std::env::var_os("FERROMQ_TEST_MQADMIN")?;
+        let mut command = std::process::Command::new(program);
+        let output = command.arg("mqadmin").args(words).args(["-n", &self.name_servers]).output().unwrap();
+        Some(String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+    }
+
     /// Whether the cluster can't do this yet: our own brokers say so themselves.
     pub(crate) async fn lacks(&self, what: &str) -> bool {
         let message = Message::new(self.name("probe"), "x");
