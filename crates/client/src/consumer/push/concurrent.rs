@@ -19,27 +19,37 @@ const OVERDUE_DELAY_LEVEL: i32 = 3;
 /// Tries before a message becomes a dead letter.
 const RECONSUME_TIMES_MAX: i32 = 16;
 
+/// Messages on their way to the listener, all from one queue.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    queue: Arc<ProcessQueue>,
+    messages: Vec<Arc<MessageExt>>,
+}
+
 impl PushCore {
-    /// Delivers messages and does what the listener says about them.
-    pub(super) async fn consume_chunk(
-        self: Arc<Self>,
-        queue: Arc<ProcessQueue>,
-        mut messages: Vec<Arc<MessageExt>>,
-    ) {
+    /// Has messages of a queue delivered as soon as there is a worker for them.
+    pub(super) fn deliver(&self, queue: &Arc<ProcessQueue>, messages: &[Arc<MessageExt>]) {
+        let chunks = messages.chunks(self.settings.batch_max);
+        self.waiting.put(chunks.map(|chunk| Chunk { queue: queue.clone(), messages: chunk.to_vec() }));
+    }
+
+    /// Nothing that waits for the listener from queues that were taken away reaches it any more.
+    pub(super) fn forget_dropped(&self) {
+        self.waiting.retain(|chunk| !chunk.queue.is_dropped());
+    }
+
+    /// One worker: delivers what waits, until the consumer stops.
+    pub(super) async fn work(self: Arc<Self>) {
         let Listener::Concurrent(listener) = &self.listener else { return };
-        loop {
-            let place = tokio::select! {
-                biased;
-                () = self.subscriber.stop.cancelled() => return,
-                () = queue.dropped.cancelled() => return,
-                place = self.places.acquire() => place,
-            };
+        while let Some(Chunk { queue, messages }) = self.waiting.next().await {
+            if queue.is_dropped() {
+                continue;
+            }
             queue.note_start(&messages);
             let delivery = Delivery { messages: messages.clone(), queue: queue.queue.clone() };
             let traced = self.subscriber.trace_delivery(&messages);
             let started = Instant::now();
             let result = call(&**listener, delivery).await;
-            drop(place);
             let has_panicked = result.is_err();
             let result = result.unwrap_or_else(|_| ConsumeResult::reconsume_later());
             let succeeded = result.succeeded_of(messages.len());
@@ -49,16 +59,20 @@ impl PushCore {
             queue.stats.consumed(started.elapsed(), succeeded, messages.len() - succeeded);
             if queue.is_dropped() {
                 // Whoever has the queue now gets them again.
-                return;
+                continue;
             }
-            messages = self.settle(&queue, messages, result).await;
-            if messages.is_empty() {
-                return;
+            let staying = self.settle(&queue, messages, result).await;
+            if !staying.is_empty() {
+                self.spawn_consuming(self.clone().deliver_later(queue, staying));
             }
-            tokio::select! {
-                () = self.subscriber.stop.cancelled() => return,
-                is_ours = self.subscriber.pause_unless_dropped(&queue, LOCAL_RETRY_DELAY) => if !is_ours { return },
-            }
+        }
+    }
+
+    /// Delivers messages again after a while that could not be given back.
+    async fn deliver_later(self: Arc<Self>, queue: Arc<ProcessQueue>, messages: Vec<Arc<MessageExt>>) {
+        let pause = self.subscriber.pause_unless_dropped(&queue, LOCAL_RETRY_DELAY);
+        if self.subscriber.stop.run_until_cancelled(pause).await == Some(true) {
+            self.waiting.put([Chunk { queue, messages }]);
         }
     }
 

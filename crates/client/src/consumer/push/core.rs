@@ -13,7 +13,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::concurrent::Chunk;
 use super::listener::{ConsumeOrderlyResult, Delivery, Listener, call};
+use super::waiting::Waiting;
 use crate::consumer::rebalance::Assigned;
 use crate::consumer::subscriber::Subscriber;
 use crate::error::Error;
@@ -94,7 +96,9 @@ pub(crate) struct PushCore {
     pub(super) subscriber: Arc<Subscriber>,
     pub(super) listener: Listener,
     pub(super) settings: PushSettings,
-    /// A place for each delivery that the listener may have at one time.
+    /// What waits for a concurrent listener.
+    pub(super) waiting: Waiting<Chunk>,
+    /// A place for each delivery that an orderly listener may have at one time.
     pub(super) places: Semaphore,
     pub(super) inner_producer: ProducerCore,
     suspended: AtomicBool,
@@ -108,6 +112,7 @@ impl PushCore {
     pub(super) fn new(subscriber: Arc<Subscriber>, listener: Listener, settings: PushSettings) -> Self {
         let instance = subscriber.instance.clone();
         Self {
+            waiting: Waiting::new(),
             places: Semaphore::new(settings.concurrency),
             inner_producer: ProducerCore::inner(instance.clone(), INNER_PRODUCER_GROUP),
             suspended: AtomicBool::new(false),
@@ -131,6 +136,9 @@ impl PushCore {
         }
         if matches!(self.listener, Listener::Concurrent(_)) {
             self.spawn(self.clone().give_back_overdue());
+            for _ in 0..self.settings.concurrency {
+                self.spawn_consuming(self.clone().work());
+            }
         }
     }
 
@@ -172,6 +180,7 @@ impl PushCore {
     pub(super) async fn shutdown(&self) {
         let subscriber = &self.subscriber;
         subscriber.stop.cancel();
+        self.waiting.close();
         self.consuming.close();
         let finished = tokio::time::timeout(self.settings.await_termination, self.consuming.wait()).await;
         if finished.is_err() {

@@ -6,6 +6,7 @@ mod listener;
 mod orderly;
 mod pull_loop;
 mod send_back;
+mod waiting;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -30,13 +30,14 @@ impl PushCore {
         let Assigned { queue, offset } = assigned;
         let pulls = self.pull_until_illegal(&queue, offset);
         let Some(OffsetIllegal { next_offset }) = queue.dropped.run_until_cancelled(pulls).await else {
-            return;
+            return self.forget_dropped();
         };
         let subscriber = &self.subscriber;
         tracing::warn!(group = subscriber.group, queue = %queue.queue, next_offset, "the offset was illegal");
         // The next rebalance takes the queue again, and begins where the broker says.
         subscriber.offsets.update_and_freeze(&queue.queue, next_offset);
         subscriber.give_up(&queue).await;
+        self.forget_dropped();
         subscriber.rebalance_now.notify_one();
     }
 
@@ -64,7 +65,10 @@ impl PushCore {
                     offset = pulled.next_offset;
                     match pulled.status {
                         PullStatus::Found => {
-                            self.deliver(queue, pulled.messages);
+                            queue.put(&pulled.messages);
+                            if matches!(self.listener, Listener::Concurrent(_)) {
+                                self.deliver(queue, &pulled.messages);
+                            }
                             if !self.settings.pull_interval.is_zero() {
                                 tokio::time::sleep(self.settings.pull_interval).await;
                             }
@@ -81,15 +85,6 @@ impl PushCore {
                     tracing::warn!(group = subscriber.group, queue = %queue.queue, %error, "pull failed");
                     tokio::time::sleep(subscriber.delay_after(&error)).await;
                 }
-            }
-        }
-    }
-
-    fn deliver(self: &Arc<Self>, queue: &Arc<ProcessQueue>, messages: Vec<Arc<crate::MessageExt>>) {
-        queue.put(&messages);
-        if matches!(self.listener, Listener::Concurrent(_)) {
-            for chunk in messages.chunks(self.settings.batch_max) {
-                self.spawn_consuming(self.clone().consume_chunk(queue.clone(), chunk.to_vec()));
             }
         }
     }
