@@ -12,11 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ferromq_client::admin::TraceRecord;
+use ferromq_client::admin::{Brokers, TraceRecord};
 use ferromq_client::{
-    Compression, ConsumeFrom, ConsumeOrderlyResult, Delivery, Error, LocalTransactionState, Message,
+    Client, Compression, ConsumeFrom, ConsumeOrderlyResult, Delivery, Error, LocalTransactionState, Message,
     PushConsumer,
 };
+use ferromq_protocol::body::MessageRequestMode;
 use ferromq_protocol::names::TRACE_TOPIC;
 use support::eventually;
 use support::inbox::Inbox;
@@ -262,6 +263,81 @@ async fn messages_that_are_popped_in_order_wait_for_the_one_before_them() {
     }
     assert_eq!(bodies, "012345");
     stage.clear([client]).await;
+}
+
+#[tokio::test]
+async fn a_group_of_push_consumers_pops_and_goes_back_to_pulling() {
+    let stage = Stage::set().await;
+    if stage.lacks("pop").await {
+        return;
+    }
+    let (first, second, topic, inbox) = (stage.client(), stage.client(), stage.name("T"), Inbox::default());
+    let producer = first.producer(stage.name("p")).start().await.unwrap();
+    for number in 0..20 {
+        producer.send(Message::new(&*topic, number.to_string())).await.unwrap();
+    }
+    let (admin, group) = (first.admin(), stage.name("g"));
+    let set_mode = async |mode| {
+        let brokers = Brokers::masters_of("DefaultCluster");
+        admin.set_consume_mode(&brokers, &topic, &group, mode, 0).await.unwrap();
+    };
+    set_mode(MessageRequestMode::Pop).await;
+    let mut consumers = Vec::new();
+    for client in [&first, &second] {
+        let (name, got) = (client.id().to_owned(), inbox.clone());
+        let consumer = client
+            .push_consumer(&*group)
+            .client_rebalance(false)
+            .subscribe(&*topic, "*")
+            .consume_from(ConsumeFrom::FirstOffset)
+            .listener(move |delivery: Delivery| {
+                got.put(&name, &delivery);
+                let message = &delivery.messages[0];
+                let fails = &message.body[..] == b"3" && message.reconsume_times == 0;
+                async move { if fails { Err("not yet") } else { Ok(()) } }
+            })
+            .start()
+            .await
+            .unwrap();
+        consumers.push(consumer);
+    }
+    let of_topic = |consumer: &PushConsumer| {
+        let queues = consumer.assigned_queues().into_iter().filter(|queue| queue.topic == topic);
+        queues.map(|queue| queue.queue_id).collect::<Vec<_>>()
+    };
+    eventually("both pop from all queues", async || consumers.iter().all(|each| of_topic(each) == [-1]))
+        .await;
+    eventually("all messages, and one again", async || inbox.len() >= 21).await;
+    let mut expected: BTreeMap<_, _> = (0..20).map(|number| (number.to_string(), 1)).collect();
+    expected.insert("3".to_owned(), 2);
+    assert_eq!(inbox.bodies(), expected);
+    let tried_again = inbox.messages().into_iter().find(|message| message.reconsume_times == 1).unwrap();
+    assert_eq!((&*tried_again.topic, &tried_again.body[..]), (&*topic, &b"3"[..]));
+    let info = async |client: &Client| {
+        admin.consumer_running_info(&group, client.id(), false).await.unwrap().mq_pop_table
+    };
+    eventually("nothing waits for its acknowledgement", async || {
+        let (mine, others) = (info(&first).await, info(&second).await);
+        let popped = || mine.iter().chain(&others).filter(|(queue, _)| queue.topic == topic);
+        popped().count() == 2 && popped().all(|(_, popped)| popped.wait_ack_count == 0)
+    })
+    .await;
+
+    set_mode(MessageRequestMode::Pull).await;
+    consumers.iter().for_each(PushConsumer::resume);
+    eventually("the members share the queues", async || {
+        let shares = (of_topic(&consumers[0]), of_topic(&consumers[1]));
+        let ids = shares.0.iter().chain(&shares.1);
+        shares.0.len() == shares.1.len() && !shares.0.is_empty() && ids.min() == Some(&0)
+    })
+    .await;
+    for number in 20..40 {
+        producer.send(Message::new(&*topic, number.to_string())).await.unwrap();
+        expected.insert(number.to_string(), 1);
+    }
+    eventually("the other messages", async || inbox.len() >= 41).await;
+    assert_eq!(inbox.bodies(), expected, "nothing that was acknowledged is pulled");
+    stage.clear([first, second]).await;
 }
 
 #[tokio::test]

@@ -8,40 +8,13 @@ use std::time::Duration;
 
 use ferromq_client::{Client, Error, PopConsumerBuilder};
 use ferromq_protocol::body::{
-    BatchAckMessageRequestBody, MessageQueue, MessageQueueAssignment, MessageRequestMode,
-    QueryAssignmentRequestBody, QueryAssignmentResponseBody,
+    BatchAckMessageRequestBody, MessageQueue, MessageRequestMode, QueryAssignmentRequestBody,
 };
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::json;
-use ferromq_protocol::message::{RecordFields, set_log_fields};
 use support::fake::{self, FakeServer, Reply};
-
-const INVISIBLE: Duration = Duration::from_secs(30);
-
-/// A stored message at this offset of queue 2 of the topic `T`.
-fn record(offset: i64, tag: &str) -> Vec<u8> {
-    let host = "127.0.0.1:10911".parse().unwrap();
-    let properties = format!("TAGS\u{1}{tag}\u{2}UNIQ_KEY\u{1}id-{offset}\u{2}");
-    let fields = RecordFields { properties: properties.as_bytes(), ..RecordFields::new("T", 2, host, b"x") };
-    let mut bytes = Vec::new();
-    fields.encode_into(&mut bytes).unwrap();
-    set_log_fields(&mut bytes, offset, 4096, 0);
-    bytes
-}
-
-/// An answer to a pop that brings these messages of queue 2.
-fn popped(messages: &[(i64, &str)]) -> RemotingCommand {
-    let offsets: Vec<_> = messages.iter().map(|(offset, _)| offset.to_string()).collect();
-    RemotingCommand::success()
-        .with("popTime", 1_700_000_000_000_i64)
-        .with("invisibleTime", INVISIBLE.as_millis())
-        .with("reviveQid", 3)
-        .with("restNum", 0)
-        .with("startOffsetInfo", "0 2 100")
-        .with("msgOffsetInfo", format!("0 2 {}", offsets.join(",")))
-        .with_body(messages.iter().flat_map(|(offset, tag)| record(*offset, tag)).collect::<Vec<u8>>())
-}
+use support::pops::{INVISIBLE, assigning, name_server, popped};
 
 /// A broker that gives these messages to the first pop, and does `other` with what is not a pop.
 fn broker(
@@ -59,11 +32,6 @@ fn broker(
         }
         _ => Reply::Answer(other(command).unwrap_or_else(RemotingCommand::success)),
     })
-}
-
-fn name_server(broker: &FakeServer) -> FakeServer {
-    let address = broker.address.clone();
-    fake::name_server(move || fake::route(&[("a", &address)]))
 }
 
 fn consumer(client: &Client) -> PopConsumerBuilder {
@@ -166,14 +134,7 @@ async fn a_message_whose_tag_only_has_the_same_hash_is_put_away() {
 #[tokio::test]
 async fn a_group_that_is_set_up_for_pop_pops_what_it_is_assigned() {
     let mut broker = broker(&[(100, "A")], |command| {
-        let assigned = MessageQueueAssignment {
-            message_queue: MessageQueue::new("T", "a", 2),
-            mode: MessageRequestMode::Pop,
-            ..MessageQueueAssignment::default()
-        };
-        let body = QueryAssignmentResponseBody { message_queue_assignments: Some(vec![assigned]) };
-        (command.code == request::QUERY_ASSIGNMENT)
-            .then(|| RemotingCommand::success().with_body(json::to_vec(&body)))
+        (command.code == request::QUERY_ASSIGNMENT).then(|| assigning(MessageRequestMode::Pop, 2))
     });
     let name_server = name_server(&broker);
     let client = fake::client(&name_server).start().unwrap();

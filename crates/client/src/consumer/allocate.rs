@@ -55,6 +55,11 @@ impl AllocateStrategy {
         }
     }
 
+    /// Whether brokers can share out queues by it, too.
+    pub(crate) fn is_known_to_brokers(&self) -> bool {
+        matches!(self, Self::Average | Self::AverageByCircle)
+    }
+
     /// The share of member `me`. `queues` and `members` must be sorted. `None`: the rule can't be applied, and everything
     /// should stay as it is.
     pub(crate) fn allocate(

@@ -10,6 +10,7 @@ use ferromq_protocol::pull::{FLAG_COMMIT_OFFSET, FLAG_LITE_PULL, FLAG_SUBSCRIPTI
 
 use tokio::time::Instant;
 
+use super::pop::Origin;
 use super::process_queue::ProcessQueue;
 use super::subscriber::Subscriber;
 use super::subscription::accepts;
@@ -161,10 +162,14 @@ impl Subscriber {
         let wanted = decode_pulled(&answer.body, &queue.queue).into_iter();
         let wanted = wanted.filter(|message| accepts(&subscription, message)).map(|mut message| {
             message.queue_offset += delta;
-            if queue.queue.topic.starts_with(RETRY_PREFIX)
-                && let Some(topic) = message.properties.get(names::RETRY_TOPIC)
-            {
-                message.topic.clone_from(topic);
+            if queue.queue.topic.starts_with(RETRY_PREFIX) {
+                if let Some(topic) = message.properties.get(names::RETRY_TOPIC) {
+                    message.topic.clone_from(topic);
+                }
+                // It may have been popped before the group began to pull.
+                if let Some(topic) = Origin::normal_topic(&message.topic, &self.group) {
+                    message.topic = topic.to_owned();
+                }
             }
             message.properties.insert(names::MIN_OFFSET.to_owned(), min_offset.clone());
             message.properties.insert(names::MAX_OFFSET.to_owned(), max_offset.clone());

@@ -7,6 +7,8 @@ use std::time::Duration;
 use ferromq_protocol::body::MessageQueue;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::assignment::Share;
+use super::pop::PopQueue;
 use super::process_queue::ProcessQueue;
 use super::subscriber::Subscriber;
 use crate::instance::Round;
@@ -34,10 +36,19 @@ pub(crate) struct Assigned {
     pub(crate) offset: i64,
 }
 
+/// What a rebalance gives.
+#[derive(Debug)]
+pub(crate) enum Given {
+    /// A queue to be pulled.
+    Pulled(Assigned),
+    /// Something to be popped from.
+    Popped(Arc<PopQueue>),
+}
+
 /// What one round did.
 #[derive(Debug, Default)]
 struct Outcome {
-    assigned: Vec<Assigned>,
+    given: Vec<Given>,
     changed: BTreeSet<String>,
     /// Some queue that should be ours is not yet.
     incomplete: bool,
@@ -46,13 +57,11 @@ struct Outcome {
 
 impl Subscriber {
     /// Keeps this consumer's share of queues right, and hands each queue that it gets to `start`.
-    pub(crate) async fn keep_balanced(self: Arc<Self>, mut start: impl FnMut(Assigned) + Send) {
+    pub(crate) async fn keep_balanced(self: Arc<Self>, mut start: impl FnMut(Given) + Send) {
         loop {
             let began = Instant::now();
             let outcome = self.rebalance().await;
-            for assigned in outcome.assigned {
-                start(assigned);
-            }
+            outcome.given.into_iter().for_each(&mut start);
             if !outcome.changed.is_empty() {
                 self.stats.rebalanced();
                 for topic in &outcome.changed {
@@ -77,7 +86,10 @@ impl Subscriber {
         }
         for topic in self.topics() {
             match self.share_of(&topic).await {
-                Some(target) => self.apply(&topic, &target, &mut outcome).await,
+                Some(share) => {
+                    self.apply(&topic, &share.pulled, &mut outcome).await;
+                    self.pop_from(&topic, &share.popped, &mut outcome);
+                }
                 None => outcome.incomplete = true,
             }
         }
@@ -88,19 +100,35 @@ impl Subscriber {
                 outcome.changed.insert(queue.queue.topic.clone());
             }
         }
+        for queue in self.pop_queues() {
+            if !self.is_subscribed(&queue.queue.topic) {
+                self.pop_from(&queue.queue.topic, &BTreeSet::new(), &mut outcome);
+            }
+        }
         outcome
     }
 
+    fn pop_from(&self, topic: &str, target: &BTreeSet<MessageQueue>, outcome: &mut Outcome) {
+        let (new, changed) = self.apply_popped(topic, target);
+        outcome.given.extend(new.into_iter().map(Given::Popped));
+        if changed {
+            outcome.changed.insert(topic.to_owned());
+        }
+    }
+
     /// The queues of a topic that should be ours. `None`: that can't be told now, and everything stays as it is.
-    async fn share_of(&self, topic: &str) -> Option<BTreeSet<MessageQueue>> {
+    async fn share_of(&self, topic: &str) -> Option<Share> {
         let route = match self.instance.routes.get(topic) {
             Some(route) => route,
             // A topic that does not exist has no queues. The look-up that finds it one day wakes this consumer.
-            None if self.is_missing_for_good(topic) => return Some(BTreeSet::new()),
+            None if self.is_missing_for_good(topic) => return Some(Share::default()),
             None => self.instance.refresh_route(topic).await.ok()?,
         };
         if !self.is_clustering() {
-            return Some(route.subscribe.iter().cloned().collect());
+            return Some(Share::pulled(route.subscribe.iter().cloned()));
+        }
+        if self.settings.assigned_by_broker {
+            return self.assigned_share(topic).await;
         }
         let ids = self.instance.consumer_ids(topic, &self.group).await;
         let ids = ids.inspect_err(|error| tracing::warn!(%error, "the members of the group are not known"));
@@ -111,7 +139,7 @@ impl Subscriber {
         queues.sort();
         let me = &self.instance.identity.client_id;
         let share = self.settings.strategy.allocate(me, &queues, &members)?;
-        Some(share.into_iter().collect())
+        Some(Share::pulled(share))
     }
 
     /// Whether a topic was looked for long enough. The retry topic of a new group is just being created by its broker, so
@@ -141,7 +169,7 @@ impl Subscriber {
             }
             match self.take_over(queue).await {
                 TakeOver::Done(assigned) => {
-                    outcome.assigned.push(assigned);
+                    outcome.given.push(Given::Pulled(assigned));
                     outcome.changed.insert(topic.to_owned());
                 }
                 TakeOver::Locked => outcome.lock_failed = true,

@@ -214,11 +214,15 @@ impl Subscriber {
 
     /// Tells the metrics how much is in memory.
     pub(crate) fn note_cached(&self) {
-        let queues = self.process_queues();
+        let pulled = self.process_queues().into_iter();
+        let pulled = pulled.map(|queue| (queue.queue.topic.clone(), queue.count(), queue.bytes()));
+        let popped = self.pop_queues().into_iter();
+        let popped = popped.map(|queue| (queue.queue.topic.clone(), queue.count(), queue.bytes()));
+        let cached: Vec<_> = pulled.chain(popped).collect();
         for (topic, stats) in self.stats.all() {
-            let of_topic = || queues.iter().filter(|queue| queue.queue.topic == topic);
-            let messages = of_topic().map(|queue| queue.count()).sum();
-            stats.meter.cached(messages, of_topic().map(|queue| queue.bytes()).sum());
+            let of_topic = || cached.iter().filter(|(of, ..)| *of == topic);
+            let messages = of_topic().map(|(_, count, _)| count).sum();
+            stats.meter.cached(messages, of_topic().map(|(.., bytes)| bytes).sum());
         }
     }
 }

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::allocate::AllocateStrategy;
 use super::local_offsets::LocalOffsets;
 use super::offsets::OffsetStore;
+use super::pop::PopQueue;
 use super::process_queue::ProcessQueue;
 use super::stats::ConsumerStats;
 use super::subscription::{Filter, now_ms};
@@ -56,6 +57,8 @@ pub(crate) struct SubscriberSettings {
     pub(crate) model: MessageModel,
     pub(crate) consume_from: ConsumeFrom,
     pub(crate) strategy: AllocateStrategy,
+    /// Brokers share out the queues, not the members of the group themselves.
+    pub(crate) assigned_by_broker: bool,
     pub(crate) unit_mode: bool,
     /// Directory of a broadcasting consumer's progress.
     pub(crate) offset_directory: Option<std::path::PathBuf>,
@@ -68,6 +71,7 @@ impl Default for SubscriberSettings {
             model: MessageModel::Clustering,
             consume_from: ConsumeFrom::default(),
             strategy: AllocateStrategy::default(),
+            assigned_by_broker: false,
             unit_mode: false,
             offset_directory: None,
             trace: TraceSettings::default(),
@@ -103,6 +107,8 @@ pub(crate) struct Subscriber {
     assigned_by_hand: AtomicBool,
     /// The queues that a rebalance gave and none has taken away.
     pub(super) queues: Mutex<BTreeMap<MessageQueue, Arc<ProcessQueue>>>,
+    /// What brokers have assigned to be popped from.
+    pub(super) pop_queues: Mutex<BTreeMap<MessageQueue, Arc<PopQueue>>>,
 }
 
 impl Subscriber {
@@ -134,6 +140,7 @@ impl Subscriber {
             missing: Mutex::default(),
             assigned_by_hand: AtomicBool::new(false),
             queues: Mutex::default(),
+            pop_queues: Mutex::default(),
             instance,
             group,
             settings,
@@ -155,9 +162,13 @@ impl Subscriber {
 
     /// Subscribes to the messages that this group did not finish.
     pub(crate) fn subscribe_retries(&self) {
-        let topic = retry_topic(&self.group);
-        if let Ok(data) = Filter::all().subscription(&topic) {
-            self.subscriptions.write().insert(topic, data);
+        self.subscribe_to_all_of(&retry_topic(&self.group));
+    }
+
+    /// Subscribes to all messages of a topic of the system.
+    pub(super) fn subscribe_to_all_of(&self, topic: &str) {
+        if let Ok(data) = Filter::all().subscription(topic) {
+            self.subscriptions.write().insert(topic.to_owned(), data);
         }
     }
 
@@ -212,6 +223,16 @@ impl Subscriber {
         self.queues.lock().values().filter(|queue| !queue.is_dropped()).cloned().collect()
     }
 
+    /// All queues that this consumer pops from.
+    pub(crate) fn pop_queues(&self) -> Vec<Arc<PopQueue>> {
+        self.pop_queues.lock().values().cloned().collect()
+    }
+
+    fn drop_queues(&self) {
+        self.process_queues().iter().for_each(|queue| queue.dropped.cancel());
+        self.pop_queues().iter().for_each(|queue| queue.dropped.cancel());
+    }
+
     pub(crate) fn heartbeat(&self) -> ConsumerData {
         let consume_from = match self.kind {
             ConsumeType::ConsumePassively => self.settings.consume_from,
@@ -248,7 +269,7 @@ impl Subscriber {
 
     /// Leaves the group in an orderly way, when everything else was done.
     pub(crate) async fn leave(&self) {
-        self.process_queues().iter().for_each(|queue| queue.dropped.cancel());
+        self.drop_queues();
         self.note_cached();
         if let Some(trace) = &self.trace {
             trace.close().await;
@@ -261,7 +282,7 @@ impl Subscriber {
     /// Stops everything at once and tells nobody.
     pub(crate) fn abandon(&self) {
         self.stop.cancel();
-        self.process_queues().iter().for_each(|queue| queue.dropped.cancel());
+        self.drop_queues();
         self.note_cached();
         if !self.has_left.swap(true, Ordering::AcqRel) {
             self.instance.drop_consumer(&self.group);
@@ -279,6 +300,11 @@ impl Subscriber {
             properties: self.properties(),
             subscription_set: self.subscriptions(),
             mq_table: queues.iter().map(info).collect(),
+            mq_pop_table: self
+                .pop_queues()
+                .iter()
+                .map(|popped| (popped.queue.clone(), popped.info()))
+                .collect(),
             status_table: self.stats.status_table(),
             ..ConsumerRunningInfo::default()
         }

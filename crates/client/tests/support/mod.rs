@@ -4,6 +4,7 @@
 
 pub(crate) mod fake;
 pub(crate) mod inbox;
+pub(crate) mod pops;
 pub(crate) mod stage;
 
 use std::path::Path;

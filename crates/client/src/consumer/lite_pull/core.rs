@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use crate::consumer::process_queue::ProcessQueue;
-use crate::consumer::rebalance::Assigned;
+use crate::consumer::rebalance::Given;
 use crate::consumer::subscriber::Subscriber;
 use crate::error::Error;
 use crate::instance::member::{BoxFuture, ConsumerMember};
@@ -115,7 +115,11 @@ impl LiteCore {
     /// Starts all tasks.
     pub(super) fn run(self: &Arc<Self>) {
         let core = self.clone();
-        let start = move |assigned: Assigned| core.start_queue(assigned.queue, Some(assigned.offset));
+        let start = move |given| {
+            if let Given::Pulled(assigned) = given {
+                core.start_queue(assigned.queue, Some(assigned.offset));
+            }
+        };
         self.spawn(self.subscriber.clone().keep_balanced(start));
         self.spawn(self.subscriber.clone().keep_offsets());
         self.spawn(self.subscriber.clone().keep_stats());

@@ -9,9 +9,8 @@ use ferromq_protocol::body::{ConsumeMessageDirectlyResult, ConsumerData, Consume
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::requests::PopOptions;
+use super::requests::{PopOptions, Popped};
 use crate::consumer::subscriber::Subscriber;
-use crate::consumer::subscription::accepts;
 use crate::error::Error;
 use crate::instance::member::{BoxFuture, ConsumerMember};
 use crate::message::MessageExt;
@@ -87,13 +86,15 @@ impl PopCore {
                 // Whoever asks again under the same name would get the same messages again.
                 options.attempt = self.settings.fifo.then(|| format!("{:032x}", fastrand::u128(..)));
                 match self.subscriber.pop(&targets[(turn + position) % targets.len()], &options).await {
-                    Ok(messages) => {
+                    Ok(Popped::Found(messages)) => {
                         answered = true;
-                        let wanted = self.sort_out(messages).await;
+                        let times_max = self.settings.reconsume_times_max;
+                        let wanted = self.subscriber.sort_out(messages, times_max).await;
                         if !wanted.is_empty() {
                             return Ok(wanted);
                         }
                     }
+                    Ok(Popped::Nothing | Popped::Full) => answered = true,
                     Err(error) => failed = Some(error),
                 }
             }
@@ -135,26 +136,6 @@ impl PopCore {
             Some(error) if targets.is_empty() => Err(error),
             _ => Ok(targets),
         }
-    }
-
-    /// The messages that the application wants. The others are done, or dead letters.
-    async fn sort_out(&self, messages: Vec<MessageExt>) -> Vec<MessageExt> {
-        let mut wanted = Vec::with_capacity(messages.len());
-        for message in messages {
-            let subscriber = &self.subscriber;
-            let put_away = if !accepts(&subscriber.subscription(&message.topic), &message) {
-                subscriber.ack(&message).await
-            } else if message.reconsume_times > self.settings.reconsume_times_max {
-                subscriber.bury(&message).await
-            } else {
-                wanted.push(message);
-                continue;
-            };
-            if let Err(error) = put_away {
-                tracing::warn!(id = message.msg_id, %error, "a message that is not wanted comes again");
-            }
-        }
-        wanted
     }
 
     pub(super) async fn shutdown_now(&self) {

@@ -37,6 +37,12 @@ impl Origin {
         }
     }
 
+    /// The topic that a group's retry topic for POP belongs to; `None` if this is no such topic.
+    pub(crate) fn normal_topic<'t>(retries: &'t str, group: &str) -> Option<&'t str> {
+        let topic = retries.strip_prefix(RETRY_PREFIX)?.strip_prefix(group)?;
+        topic.strip_prefix(['_', '+'])
+    }
+
     pub(crate) fn on_wire(self) -> &'static str {
         match self {
             Self::Topic => "0",
@@ -198,6 +204,19 @@ mod tests {
             queue_id,
             queue_offset: 105,
         }
+    }
+
+    #[test]
+    fn retry_topics_name_the_topic_that_they_belong_to() {
+        for origin in [Origin::RetryV1, Origin::RetryV2] {
+            let retries = origin.real_topic("T_1", "g_1");
+            assert_eq!(
+                (Origin::of_topic(&retries), Origin::normal_topic(&retries, "g_1")),
+                (origin, Some("T_1"))
+            );
+        }
+        assert_eq!(Origin::normal_topic("%RETRY%g_1", "g_1"), None);
+        assert_eq!(Origin::normal_topic("T_1", "g_1"), None);
     }
 
     #[test]

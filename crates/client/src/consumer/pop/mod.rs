@@ -2,6 +2,7 @@
 
 mod core;
 mod handle;
+mod queue;
 mod requests;
 
 use std::sync::Arc;
@@ -10,6 +11,9 @@ use std::time::Duration;
 use ferromq_protocol::body::ConsumeType;
 
 use self::core::{PopCore, PopSettings};
+pub(super) use self::handle::Origin;
+pub(super) use self::queue::PopQueue;
+pub(super) use self::requests::{PopOptions, Popped};
 use super::subscriber::{ConsumeFrom, Subscriber, SubscriberSettings};
 use super::subscription::Filter;
 use crate::client::Client;

@@ -1,21 +1,21 @@
 //! The requests of POP (`docs/spec/04-pop-timer.md` 2, 7, 8, 14).
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ferromq_protocol::body::{
-    BatchAck, BatchAckMessageRequestBody, MessageModel, MessageQueue, MessageRequestMode,
-    QueryAssignmentRequestBody, QueryAssignmentResponseBody,
-};
+use ferromq_protocol::body::{BatchAck, BatchAckMessageRequestBody, MessageQueue, MessageRequestMode};
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::json;
 
+use tokio::time::Instant;
+
 use super::handle::{MalformedHandle, OffsetLists, Origin, ReceiptHandle, Source};
 use crate::consumer::subscriber::{ConsumeFrom, Subscriber};
-use crate::consumer::subscription::now_ms;
+use crate::consumer::subscription::{accepts, now_ms};
 use crate::error::{Destination, Error};
 use crate::instance::route::MASTER_ID;
 use crate::message::{MessageExt, decode_stored, properties as names};
@@ -31,13 +31,24 @@ const DEAD_LETTER: i32 = -1;
 
 /// What a consumer asks for, beside the queue.
 #[derive(Clone, Debug)]
-pub(super) struct PopOptions {
-    pub(super) messages_max: usize,
-    pub(super) invisible_time: Duration,
+pub(crate) struct PopOptions {
+    pub(crate) messages_max: usize,
+    pub(crate) invisible_time: Duration,
     /// How long the broker may hold the request until messages come.
-    pub(super) poll: Duration,
+    pub(crate) poll: Duration,
     /// Messages in the order of their queue, and none behind one that is not acknowledged: the name of this attempt.
-    pub(super) attempt: Option<String>,
+    pub(crate) attempt: Option<String>,
+}
+
+/// What a pop brought.
+#[derive(Debug)]
+pub(crate) enum Popped {
+    /// Messages, perhaps with some that the filter leaves out, which brokers know by a hash only.
+    Found(Vec<MessageExt>),
+    /// None in the time that the broker may wait.
+    Nothing,
+    /// The broker holds too many requests already, and did not wait.
+    Full,
 }
 
 /// Queue number that stands for all queues of a broker.
@@ -60,41 +71,21 @@ impl Subscriber {
         };
         let assigned = self.query_assignment(topic).await.unwrap_or_else(|error| {
             tracing::debug!(%error, "the broker assigns nothing");
-            Vec::new()
+            None
         });
-        if !assigned.is_empty() {
-            return Ok(assigned);
+        let assigned = assigned.unwrap_or_default().into_iter();
+        let popped = assigned.filter(|assignment| assignment.mode == MessageRequestMode::Pop);
+        let popped: Vec<_> = popped.map(|assignment| assignment.message_queue).collect();
+        if !popped.is_empty() {
+            return Ok(popped);
         }
         let brokers: BTreeSet<_> = route.subscribe.iter().map(|queue| route.real_broker(queue)).collect();
         Ok(brokers.into_iter().map(|broker| MessageQueue::new(topic, broker, ALL_QUEUES)).collect())
     }
 
-    async fn query_assignment(&self, topic: &str) -> Result<Vec<MessageQueue>, Error> {
-        let no_route = || Error::NoRoute { topic: topic.to_owned() };
-        let (broker, address) = self.instance.routes.any_broker(topic).ok_or_else(no_route)?;
-        let to = Destination { broker: &broker, address: &address, topic };
-        let body = QueryAssignmentRequestBody {
-            client_id: self.instance.identity.client_id.clone(),
-            consumer_group: self.group.clone(),
-            message_model: Some(MessageModel::Clustering),
-            strategy_name: self.settings.strategy.name(),
-            topic: topic.to_owned(),
-        };
-        let command = RemotingCommand::request(request::QUERY_ASSIGNMENT).with_body(json::to_vec(&body));
-        let answer = self.instance.transport.done(to, command, self.instance.settings.api_timeout).await?;
-        let body: QueryAssignmentResponseBody =
-            json::from_slice(&answer.body).map_err(|error| to.malformed("QUERY_ASSIGNMENT", error))?;
-        let assigned = body.message_queue_assignments.unwrap_or_default().into_iter();
-        let popped = assigned.filter(|assignment| assignment.mode == MessageRequestMode::Pop);
-        Ok(popped.map(|assignment| assignment.message_queue).collect())
-    }
-
-    /// Pops once. The messages may hold some that the filter leaves out, which brokers know by a hash only.
-    pub(super) async fn pop(
-        &self,
-        target: &MessageQueue,
-        options: &PopOptions,
-    ) -> Result<Vec<MessageExt>, Error> {
+    /// Pops once.
+    pub(crate) async fn pop(&self, target: &MessageQueue, options: &PopOptions) -> Result<Popped, Error> {
+        let started = Instant::now();
         let (broker, address) = self.instance.master_of(target).await?;
         let to = Destination { broker: &broker, address: &address, topic: &target.topic };
         let subscription = self.subscription(&target.topic);
@@ -118,9 +109,12 @@ impl Subscriber {
         match answer.code {
             response::SUCCESS => {
                 let messages = self.popped(&broker, target, &answer, options.attempt.is_some());
-                messages.map_err(|error| to.malformed("POP_MESSAGE", error))
+                let messages = messages.map_err(|error| to.malformed("POP_MESSAGE", error))?;
+                self.stats.topic(&target.topic).pulled(started.elapsed(), messages.len());
+                Ok(Popped::Found(messages))
             }
-            response::POLLING_FULL | response::POLLING_TIMEOUT | response::PULL_NOT_FOUND => Ok(Vec::new()),
+            response::POLLING_FULL => Ok(Popped::Full),
+            response::POLLING_TIMEOUT | response::PULL_NOT_FOUND => Ok(Popped::Nothing),
             code => {
                 if code == response::TOPIC_NOT_EXIST {
                     self.instance.doubt_route(&target.topic);
@@ -202,7 +196,7 @@ impl Subscriber {
     }
 
     /// Acknowledges one message.
-    pub(super) async fn ack(&self, message: &MessageExt) -> Result<(), Error> {
+    pub(crate) async fn ack(&self, message: &MessageExt) -> Result<(), Error> {
         let handle = receipt(message)?;
         let (broker, address) = self.broker_of_popped(message, &handle).await?;
         let to = Destination { broker: &broker, address: &address, topic: &message.topic };
@@ -211,9 +205,9 @@ impl Subscriber {
     }
 
     /// Acknowledges messages with one request to each broker. All are tried; the first failure is returned.
-    pub(super) async fn ack_all(&self, messages: &[MessageExt]) -> Result<(), Error> {
+    pub(crate) async fn ack_all<M: Borrow<MessageExt>>(&self, messages: &[M]) -> Result<(), Error> {
         let mut by_broker: BTreeMap<String, Vec<(&MessageExt, ReceiptHandle)>> = BTreeMap::new();
-        for message in messages {
+        for message in messages.iter().map(Borrow::borrow) {
             let handle = receipt(message)?;
             by_broker.entry(handle.broker.clone()).or_default().push((message, handle));
         }
@@ -249,7 +243,7 @@ impl Subscriber {
     }
 
     /// Makes a message invisible for this time from now on, and gives it its new receipt.
-    pub(super) async fn change_invisible_time(
+    pub(crate) async fn change_invisible_time(
         &self,
         message: &mut MessageExt,
         invisible_time: Duration,
@@ -273,8 +267,31 @@ impl Subscriber {
         Ok(())
     }
 
+    /// The messages that the application wants. The others are done, or dead letters.
+    pub(crate) async fn sort_out(
+        &self,
+        messages: Vec<MessageExt>,
+        reconsume_times_max: i32,
+    ) -> Vec<MessageExt> {
+        let mut wanted = Vec::with_capacity(messages.len());
+        for message in messages {
+            let put_away = if !accepts(&self.subscription(&message.topic), &message) {
+                self.ack(&message).await
+            } else if message.reconsume_times > reconsume_times_max {
+                self.bury(&message).await
+            } else {
+                wanted.push(message);
+                continue;
+            };
+            if let Err(error) = put_away {
+                tracing::warn!(id = message.msg_id, %error, "a message that is not wanted comes again");
+            }
+        }
+        wanted
+    }
+
     /// Makes a message a dead letter of the group, and acknowledges it.
-    pub(super) async fn bury(&self, message: &MessageExt) -> Result<(), Error> {
+    pub(crate) async fn bury(&self, message: &MessageExt) -> Result<(), Error> {
         let handle = receipt(message)?;
         let (broker, address) = self.broker_of_popped(message, &handle).await?;
         let to = Destination { broker: &broker, address: &address, topic: &message.topic };

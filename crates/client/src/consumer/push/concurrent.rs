@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ferromq_protocol::body::MessageQueue;
 use tokio::time::Instant;
 
 use super::core::PushCore;
-use super::listener::{ConsumeResult, Delivery, Listener, call};
+use super::listener::{Call, ConsumeResult, Delivery, Listener, call};
+use crate::consumer::pop::PopQueue;
 use crate::consumer::process_queue::ProcessQueue;
+use crate::consumer::stats::TopicStats;
 use crate::message::MessageExt;
 
 /// How long messages stay here that could not even be given back.
@@ -19,52 +22,100 @@ const OVERDUE_DELAY_LEVEL: i32 = 3;
 /// Tries before a message becomes a dead letter.
 const RECONSUME_TIMES_MAX: i32 = 16;
 
+/// What a concurrent consumer calls.
+pub(super) type ConcurrentListener = Arc<Call<ConsumeResult>>;
+
 /// Messages on their way to the listener, all from one queue.
 #[derive(Debug)]
-pub(super) struct Chunk {
-    queue: Arc<ProcessQueue>,
-    messages: Vec<Arc<MessageExt>>,
+pub(super) enum Chunk {
+    Pulled {
+        queue: Arc<ProcessQueue>,
+        messages: Vec<Arc<MessageExt>>,
+    },
+    Popped {
+        queue: Arc<PopQueue>,
+        messages: Vec<Arc<MessageExt>>,
+        /// When the messages become visible to other members of the group.
+        returns_at: Instant,
+    },
+}
+
+impl Chunk {
+    fn is_dropped(&self) -> bool {
+        match self {
+            Self::Pulled { queue, .. } => queue.is_dropped(),
+            Self::Popped { queue, .. } => queue.is_dropped(),
+        }
+    }
 }
 
 impl PushCore {
     /// Has messages of a queue delivered as soon as there is a worker for them.
     pub(super) fn deliver(&self, queue: &Arc<ProcessQueue>, messages: &[Arc<MessageExt>]) {
         let chunks = messages.chunks(self.settings.batch_max);
-        self.waiting.put(chunks.map(|chunk| Chunk { queue: queue.clone(), messages: chunk.to_vec() }));
+        let chunk = |chunk: &[_]| Chunk::Pulled { queue: queue.clone(), messages: chunk.to_vec() };
+        self.waiting.put(chunks.map(chunk));
     }
 
     /// Nothing that waits for the listener from queues that were taken away reaches it any more.
     pub(super) fn forget_dropped(&self) {
-        self.waiting.retain(|chunk| !chunk.queue.is_dropped());
+        self.waiting.retain(|chunk| !chunk.is_dropped());
     }
 
     /// One worker: delivers what waits, until the consumer stops.
     pub(super) async fn work(self: Arc<Self>) {
         let Listener::Concurrent(listener) = &self.listener else { return };
-        while let Some(Chunk { queue, messages }) = self.waiting.next().await {
-            if queue.is_dropped() {
-                continue;
+        while let Some(chunk) = self.waiting.next().await {
+            match chunk {
+                Chunk::Pulled { queue, messages } => self.consume_pulled(listener, queue, messages).await,
+                Chunk::Popped { queue, messages, returns_at } => {
+                    self.consume_popped(listener, &queue, &messages, returns_at).await;
+                }
             }
-            queue.note_start(&messages);
-            let delivery = Delivery { messages: messages.clone(), queue: queue.queue.clone() };
-            let traced = self.subscriber.trace_delivery(&messages);
-            let started = Instant::now();
-            let result = call(&**listener, delivery).await;
-            let has_panicked = result.is_err();
-            let result = result.unwrap_or_else(|_| ConsumeResult::reconsume_later());
-            let succeeded = result.succeeded_of(messages.len());
-            if let Some(traced) = traced {
-                traced.end(succeeded, has_panicked, self.settings.consume_timeout);
-            }
-            queue.stats.consumed(started.elapsed(), succeeded, messages.len() - succeeded);
-            if queue.is_dropped() {
-                // Whoever has the queue now gets them again.
-                continue;
-            }
-            let staying = self.settle(&queue, messages, result).await;
-            if !staying.is_empty() {
-                self.spawn_consuming(self.clone().deliver_later(queue, staying));
-            }
+        }
+    }
+
+    /// Calls the listener and counts what it did.
+    pub(super) async fn call_listener(
+        &self,
+        listener: &ConcurrentListener,
+        queue: &MessageQueue,
+        messages: &[Arc<MessageExt>],
+        stats: &TopicStats,
+    ) -> ConsumeResult {
+        let delivery = Delivery { messages: messages.to_vec(), queue: queue.clone() };
+        let traced = self.subscriber.trace_delivery(messages);
+        let started = Instant::now();
+        let result = call(&**listener, delivery).await;
+        let has_panicked = result.is_err();
+        let result = result.unwrap_or_else(|_| ConsumeResult::reconsume_later());
+        let succeeded = result.succeeded_of(messages.len());
+        if let Some(traced) = traced {
+            traced.end(succeeded, has_panicked, self.settings.consume_timeout);
+        }
+        stats.consumed(started.elapsed(), succeeded, messages.len() - succeeded);
+        result
+    }
+
+    /// Delivers messages and does what the listener says about them.
+    async fn consume_pulled(
+        self: &Arc<Self>,
+        listener: &ConcurrentListener,
+        queue: Arc<ProcessQueue>,
+        messages: Vec<Arc<MessageExt>>,
+    ) {
+        if queue.is_dropped() {
+            return;
+        }
+        queue.note_start(&messages);
+        let result = self.call_listener(listener, &queue.queue, &messages, &queue.stats).await;
+        if queue.is_dropped() {
+            // Whoever has the queue now gets them again.
+            return;
+        }
+        let staying = self.settle(&queue, messages, result).await;
+        if !staying.is_empty() {
+            self.spawn_consuming(self.clone().deliver_later(queue, staying));
         }
     }
 
@@ -72,7 +123,7 @@ impl PushCore {
     async fn deliver_later(self: Arc<Self>, queue: Arc<ProcessQueue>, messages: Vec<Arc<MessageExt>>) {
         let pause = self.subscriber.pause_unless_dropped(&queue, LOCAL_RETRY_DELAY);
         if self.subscriber.stop.run_until_cancelled(pause).await == Some(true) {
-            self.waiting.put([Chunk { queue, messages }]);
+            self.waiting.put([Chunk::Pulled { queue, messages }]);
         }
     }
 
@@ -106,7 +157,7 @@ impl PushCore {
         staying
     }
 
-    fn reconsume_times_max(&self) -> i32 {
+    pub(super) fn reconsume_times_max(&self) -> i32 {
         self.settings.reconsume_times_max.unwrap_or(RECONSUME_TIMES_MAX)
     }
 

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::concurrent::Chunk;
 use super::listener::{ConsumeOrderlyResult, Delivery, Listener, call};
 use super::waiting::Waiting;
-use crate::consumer::rebalance::Assigned;
+use crate::consumer::rebalance::{Assigned, Given};
 use crate::consumer::subscriber::Subscriber;
 use crate::error::Error;
 use crate::instance::member::{BoxFuture, ConsumerMember};
@@ -25,6 +25,10 @@ use crate::producer::ProducerCore;
 
 /// Group of the producer that sends messages back.
 const INNER_PRODUCER_GROUP: &str = "CLIENT_INNER_PRODUCER";
+
+/// How long popped messages may be invisible to others.
+const POP_INVISIBLE_MIN: Duration = Duration::from_secs(5);
+const POP_INVISIBLE_MAX: Duration = Duration::from_secs(300);
 
 /// Settings of a push consumer that do not change.
 #[derive(Clone, Debug)]
@@ -44,6 +48,10 @@ pub(super) struct PushSettings {
     pub(super) consume_timeout: Duration,
     pub(super) post_subscription: bool,
     pub(super) await_termination: Duration,
+    pub(super) pop_invisible_time: Duration,
+    pub(super) pop_batch_size: usize,
+    /// Popped messages above which nothing more is popped from the same queue, or queues of a broker.
+    pub(super) pop_threshold: usize,
 }
 
 impl Default for PushSettings {
@@ -64,6 +72,9 @@ impl Default for PushSettings {
             consume_timeout: Duration::from_secs(15 * 60),
             post_subscription: false,
             await_termination: Duration::from_secs(10),
+            pop_invisible_time: Duration::from_secs(60),
+            pop_batch_size: 32,
+            pop_threshold: 96,
         }
     }
 }
@@ -81,10 +92,18 @@ impl PushSettings {
             ("pull_threshold_size_for_queue", self.threshold_mib, 1024),
             ("pull_threshold_for_topic", topic_messages, 6_553_500),
             ("pull_threshold_size_for_topic", topic_mib, 102_400),
+            ("pop_batch_nums", self.pop_batch_size, 32),
+            ("pop_threshold_for_queue", self.pop_threshold, 65_535),
         ] {
             if !(1..=max).contains(&value) {
                 return Err(Error::invalid(name, format!("{value} is out of range [1, {max}]")));
             }
+        }
+        let (invisible, range) = (self.pop_invisible_time, POP_INVISIBLE_MIN..=POP_INVISIBLE_MAX);
+        if !range.contains(&invisible) {
+            let reason =
+                format!("{invisible:?} is out of range {POP_INVISIBLE_MIN:?} to {POP_INVISIBLE_MAX:?}");
+            return Err(Error::invalid("pop_invisible_time", reason));
         }
         Ok(())
     }
@@ -127,7 +146,10 @@ impl PushCore {
     /// Starts all tasks.
     pub(super) fn run(self: &Arc<Self>) {
         let core = self.clone();
-        let start = move |assigned: Assigned| core.start_queue(assigned);
+        let start = move |given| match given {
+            Given::Pulled(assigned) => core.start_queue(assigned),
+            Given::Popped(queue) => core.spawn(core.clone().pop_queue(queue)),
+        };
         self.spawn(self.subscriber.clone().keep_balanced(start));
         self.spawn(self.subscriber.clone().keep_offsets());
         self.spawn(self.subscriber.clone().keep_stats());

@@ -106,7 +106,7 @@ impl<E: fmt::Display> From<Result<(), E>> for ConsumeOrderlyResult {
     }
 }
 
-type Call<R> = dyn Fn(Delivery) -> Pin<Box<dyn Future<Output = R> + Send>> + Send + Sync;
+pub(super) type Call<R> = dyn Fn(Delivery) -> Pin<Box<dyn Future<Output = R> + Send>> + Send + Sync;
 
 /// The application's listener.
 #[derive(Clone)]

@@ -4,6 +4,8 @@ mod concurrent;
 mod core;
 mod listener;
 mod orderly;
+mod pop_loop;
+mod popped;
 mod pull_loop;
 mod send_back;
 mod waiting;
@@ -71,10 +73,11 @@ impl PushConsumer {
         self.core.set_suspended(false);
     }
 
-    /// The queues that this consumer has now.
+    /// The queues that this consumer has now. Number -1 stands for all queues of a broker, which it pops from.
     pub fn assigned_queues(&self) -> Vec<MessageQueue> {
-        let queues = self.core.subscriber.process_queues();
-        queues.iter().map(|queue| queue.queue.clone()).collect()
+        let pulled = self.core.subscriber.process_queues().into_iter().map(|queue| queue.queue.clone());
+        let popped = self.core.subscriber.pop_queues().into_iter().map(|queue| queue.queue.clone());
+        pulled.chain(popped).collect()
     }
 
     /// Stops pulling, lets running listeners finish (but not longer than the builder's `await_termination`), commits the
@@ -159,6 +162,34 @@ impl PushConsumerBuilder {
     /// How the members share out queues; the same for all of them. Default [`AllocateStrategy::Average`].
     pub fn allocate_message_queue_strategy(mut self, strategy: AllocateStrategy) -> Self {
         self.subscriber.strategy = strategy;
+        self
+    }
+
+    /// Whether the members of the group share out the queues among themselves; default true. With false, brokers do it,
+    /// which may then also make the group pop instead of pull ([`set_consume_mode`](crate::admin::Admin::set_consume_mode)),
+    /// so that its members share messages instead of queues. Without meaning for
+    /// [`orderly`](Self::orderly_listener) and [`broadcasting`](Self::broadcasting) consumers.
+    pub fn client_rebalance(mut self, on: bool) -> Self {
+        self.subscriber.assigned_by_broker = !on;
+        self
+    }
+
+    /// How long popped messages are invisible to others, 5 s to 5 min; what takes the listener longer comes again. Default
+    /// 1 min.
+    pub fn pop_invisible_time(mut self, time: Duration) -> Self {
+        self.settings.pop_invisible_time = time;
+        self
+    }
+
+    /// Most messages that one pop brings, up to 32; default 32.
+    pub fn pop_batch_nums(mut self, messages: usize) -> Self {
+        self.settings.pop_batch_size = messages;
+        self
+    }
+
+    /// Popped messages that are not finished above which nothing more is popped from the same broker; default 96.
+    pub fn pop_threshold_for_queue(mut self, messages: usize) -> Self {
+        self.settings.pop_threshold = messages;
         self
     }
 
@@ -278,12 +309,19 @@ impl PushConsumerBuilder {
     /// # Errors
     /// [`Error::Invalid`] if a setting can't be used, [`Error::GroupInUse`], [`Error::Closed`]; [`Error::Refused`] if a
     /// broker does not take a filter. A topic without route is no error.
-    pub async fn start(self) -> Result<PushConsumer, Error> {
+    pub async fn start(mut self) -> Result<PushConsumer, Error> {
         validate::group(&self.group)?;
         self.subscriber.trace.check()?;
         self.settings.check()?;
         let listener = self.listener.ok_or_else(|| Error::invalid("push consumer", "it has no listener"))?;
         let is_ordered = matches!(listener, Listener::Orderly(_));
+        let is_clustering = self.subscriber.model == MessageModel::Clustering;
+        self.subscriber.assigned_by_broker &= is_clustering && !is_ordered;
+        if self.subscriber.assigned_by_broker && !self.subscriber.strategy.is_known_to_brokers() {
+            let reason =
+                format!("brokers know AVG and AVG_BY_CIRCLE, not {}", self.subscriber.strategy.name());
+            return Err(Error::invalid("client_rebalance(false)", reason));
+        }
         let instance = self.client.instance().clone();
         let kind = ConsumeType::ConsumePassively;
         let subscriber = Subscriber::new(instance.clone(), self.group, kind, is_ordered, self.subscriber);

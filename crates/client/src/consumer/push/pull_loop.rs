@@ -10,9 +10,9 @@ use crate::consumer::pull::{PullOptions, PullStatus};
 use crate::consumer::rebalance::Assigned;
 
 /// How long a suspended consumer waits before it looks again.
-const SUSPENDED_DELAY: Duration = Duration::from_secs(1);
+pub(super) const SUSPENDED_DELAY: Duration = Duration::from_secs(1);
 /// How long a queue waits when the listener has enough of it.
-const FLOW_CONTROL_DELAY: Duration = Duration::from_millis(50);
+pub(super) const FLOW_CONTROL_DELAY: Duration = Duration::from_millis(50);
 /// How long the broker may hold a pull.
 const BROKER_SUSPEND_MAX: Duration = Duration::from_secs(15);
 /// Most bytes that one pull brings.
