@@ -70,7 +70,10 @@
 //!
 //! With a [`PopConsumer`] (RocketMQ 5) the members of a group share messages instead of queues: each is
 //! [received](PopConsumer::receive) by one of them, invisible to the others until it is
-//! [acknowledged](PopConsumer::ack) or the time is over, when it comes again.
+//! [acknowledged](PopConsumer::ack) or the time is over, when it comes again. A push consumer can have its messages that way,
+//! too: with [`client_rebalance(false)`](PushConsumerBuilder::client_rebalance) brokers share out the queues, and decide
+//! whether the group pulls or pops ([`set_consume_mode`](admin::Admin::set_consume_mode), `mqadmin setConsumeMode`). Then more
+//! consumers than queues make sense, and one that hangs holds up nobody.
 //!
 //! # Administration
 //!
@@ -113,8 +116,8 @@
 //! | name | kind | other labels | what |
 //! |---|---|---|---|
 //! | `rocketmq_send_cost_time` | histogram | `topic`, `invocation_status` | sends with all their attempts, `success` or `failure` |
-//! | `rocketmq_process_time` | histogram | `topic`, `consumer_group`, `invocation_status` | deliveries to a listener |
-//! | `rocketmq_consumer_cached_messages` | gauge | `topic`, `consumer_group` | messages that wait for the listener or are with it |
+//! | `rocketmq_process_time` | histogram | `topic`, `consumer_group`, `invocation_status` | deliveries to a listener; with a `PopConsumer`: from a message's receipt to its acknowledgement (`success`), or until it became a dead letter or its time was over |
+//! | `rocketmq_consumer_cached_messages` | gauge | `topic`, `consumer_group` | messages that wait for the listener or are with it; those that were received and not acknowledged |
 //! | `rocketmq_consumer_cached_bytes` | gauge | `topic`, `consumer_group` | bytes of their bodies |
 //! | `rocketmq_consumer_rebalances` | counter | `consumer_group` | rebalances that gave or took queues |
 //! | `rocketmq_trace_records_lost` | counter | `group` | records of the message trace that were not sent |

@@ -214,6 +214,11 @@ async fn popped_messages_are_acknowledged_or_come_again() {
     .await;
     assert!(popped.iter().all(|message| message.topic == topic && message.tags() == Some("A")));
     assert!(popped.iter().all(|message| message.reconsume_times == 0));
+    let waiting_for_ack = async || {
+        let info = client.admin().consumer_running_info(&stage.name("g"), client.id(), false).await.unwrap();
+        info.mq_pop_table.values().map(|popped| popped.wait_ack_count).sum::<i32>()
+    };
+    assert_eq!(waiting_for_ack().await, 3);
     // One is done, one may take longer, one is left to come again.
     let [done, slow, left] = &mut popped[..] else { panic!("three messages, not {popped:?}") };
     consumer.ack(done).await.unwrap();
@@ -233,6 +238,7 @@ async fn popped_messages_are_acknowledged_or_come_again() {
     consumer.ack_all(&again).await.unwrap();
     let rest = consumer.receive(32, invisible).await.unwrap();
     assert!(rest.is_empty(), "{rest:?}");
+    assert_eq!(waiting_for_ack().await, 0);
     stage.clear([client]).await;
 }
 

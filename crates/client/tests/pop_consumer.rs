@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use ferromq_client::{Client, Error, PopConsumerBuilder};
 use ferromq_protocol::body::{
-    BatchAckMessageRequestBody, MessageQueue, MessageRequestMode, QueryAssignmentRequestBody,
+    BatchAckMessageRequestBody, ConsumerRunningInfo, MessageQueue, MessageRequestMode,
+    QueryAssignmentRequestBody,
 };
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::RemotingCommand;
@@ -144,6 +145,33 @@ async fn a_group_that_is_set_up_for_pop_pops_what_it_is_assigned() {
     let body: QueryAssignmentRequestBody = json::from_slice(&asked.body).unwrap();
     assert_eq!((&*body.client_id, &*body.strategy_name, &*body.topic), (client.id(), "AVG", "T"));
     assert_eq!(broker.asked(request::POP_MESSAGE).await.field("queueId"), Some("2"));
+    client.shutdown().await;
+}
+
+#[tokio::test]
+async fn administrators_see_what_the_application_has() {
+    let mut broker = broker(&[(100, "A"), (103, "A"), (104, "A")], |_| None);
+    let name_server = name_server(&broker);
+    let client = fake::client(&name_server).start().unwrap();
+    let consumer = consumer(&client).start().await.unwrap();
+    let connection = broker.connection().await;
+    let running_info = async || {
+        let asked = RemotingCommand::request(request::GET_CONSUMER_RUNNING_INFO).with("consumerGroup", "g");
+        let answer = connection.invoke(asked, Duration::from_secs(5)).await.unwrap();
+        json::from_slice::<ConsumerRunningInfo>(&answer.body).unwrap()
+    };
+    let messages = consumer.receive(32, INVISIBLE).await.unwrap();
+    let popped_from = MessageQueue::new("T", "a", -1);
+    let popped = running_info().await.mq_pop_table[&popped_from];
+    assert_eq!((popped.wait_ack_count, popped.last_pop_timestamp > 0), (3, true));
+    consumer.ack(&messages[0]).await.unwrap();
+    consumer.forward_to_dead_letter_queue(&messages[1]).await.unwrap();
+    let info = running_info().await;
+    assert_eq!(info.mq_pop_table[&popped_from].wait_ack_count, 1);
+    let status = info.status_table["T"];
+    assert!(status.pull_tps > status.consume_ok_tps && status.consume_ok_tps > 0.0, "{status:?}");
+    assert_eq!((status.consume_failed_msgs, status.consume_ok_tps), (1, status.consume_failed_tps));
+    assert_eq!(info.properties["PROP_CONSUME_TYPE"], "CONSUME_POP");
     client.shutdown().await;
 }
 

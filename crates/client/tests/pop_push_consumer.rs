@@ -259,6 +259,29 @@ async fn a_broker_that_can_t_say_leaves_everything_as_it_is() {
 }
 
 #[tokio::test]
+async fn members_share_out_the_queues_themselves_if_brokers_can_t() {
+    let me = Arc::new(Mutex::new(String::new()));
+    let member = me.clone();
+    let mut broker = FakeServer::start(move |command| match command.code {
+        request::QUERY_ASSIGNMENT => Reply::Answer(RemotingCommand::not_supported(command.code)),
+        request::GET_CONSUMER_LIST_BY_GROUP => {
+            let body = format!(r#"{{"consumerIdList":["{}"]}}"#, member.lock());
+            Reply::Answer(RemotingCommand::success().with_body(body))
+        }
+        request::QUERY_CONSUMER_OFFSET => Reply::Answer(RemotingCommand::success().with("offset", 7)),
+        request::PULL_MESSAGE => Reply::Silence,
+        _ => Reply::Answer(RemotingCommand::success()),
+    });
+    let name_server = name_server(&broker);
+    let client = fake::client(&name_server).start().unwrap();
+    client.id().clone_into(&mut me.lock());
+    let listener = |_| async { ConsumeResult::success() };
+    let _consumer = consumer(&client).listener(listener).start().await.unwrap();
+    assert_eq!(broker.asked(request::PULL_MESSAGE).await.field("queueId"), Some("0"));
+    client.shutdown().await;
+}
+
+#[tokio::test]
 async fn settings_that_can_t_be_used_are_refused() {
     let broker = broker(&[]);
     let name_server = name_server(&broker);

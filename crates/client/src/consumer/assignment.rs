@@ -53,12 +53,10 @@ impl Subscriber {
         Ok(body.message_queue_assignments)
     }
 
-    /// The share of a topic that a broker assigns. `None`: that can't be told now.
-    pub(super) async fn assigned_share(&self, topic: &str) -> Option<Share> {
-        let asked = self.query_assignment(topic).await;
-        let asked = asked.inspect_err(|error| tracing::warn!(topic, %error, "what is assigned is not known"));
+    /// What a broker has assigned of a topic.
+    pub(super) fn assigned_share(&self, topic: &str, assigned: Vec<MessageQueueAssignment>) -> Share {
         let mut share = Share::default();
-        for assignment in asked.ok()?? {
+        for assignment in assigned {
             let queues = match assignment.mode {
                 MessageRequestMode::Pull => &mut share.pulled,
                 MessageRequestMode::Pop => &mut share.popped,
@@ -66,7 +64,7 @@ impl Subscriber {
             queues.insert(assignment.message_queue);
         }
         self.follow_retries(topic, &share);
-        Some(share)
+        share
     }
 
     /// Messages of a topic that were not finished when it was popped from are in a retry topic of their own. Pops bring them;
@@ -77,7 +75,10 @@ impl Subscriber {
         }
         let retries = Origin::RetryV1.real_topic(topic, &self.group);
         match (share.pulled.is_empty(), share.popped.is_empty()) {
-            (false, true) if !self.is_subscribed(&retries) => self.subscribe_to_all_of(&retries),
+            (false, true) if !self.is_subscribed(&retries) => {
+                self.subscribe_to_all_of(&retries);
+                self.rebalance_now.notify_one();
+            }
             (true, false) => self.unsubscribe(&retries),
             _ => {}
         }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferromq_protocol::body::MessageQueue;
+use ferromq_protocol::code::response;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::assignment::Share;
 use super::pop::PopQueue;
 use super::process_queue::ProcessQueue;
 use super::subscriber::Subscriber;
+use crate::error::Error;
 use crate::instance::Round;
 
 /// How long a share that fits is left as it is, unless somebody says that the group has changed.
@@ -128,7 +130,15 @@ impl Subscriber {
             return Some(Share::pulled(route.subscribe.iter().cloned()));
         }
         if self.settings.assigned_by_broker {
-            return self.assigned_share(topic).await;
+            match self.query_assignment(topic).await {
+                Ok(assigned) => return assigned.map(|assigned| self.assigned_share(topic, assigned)),
+                // Before 5.0 they can't: the members do it themselves, all of them.
+                Err(Error::Refused { code: response::REQUEST_CODE_NOT_SUPPORTED, .. }) => {}
+                Err(error) => {
+                    tracing::warn!(group = self.group, topic, %error, "what is assigned is not known");
+                    return None;
+                }
+            }
         }
         let ids = self.instance.consumer_ids(topic, &self.group).await;
         let ids = ids.inspect_err(|error| tracing::warn!(%error, "the members of the group are not known"));

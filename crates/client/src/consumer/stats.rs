@@ -169,7 +169,7 @@ impl TopicStats {
         history.taken += 1;
     }
 
-    fn status(&self) -> ConsumeStatus {
+    pub(super) fn status(&self) -> ConsumeStatus {
         let now = self.now();
         let history = self.history.lock();
         let since = |samples: &VecDeque<Sample>| *samples.front().unwrap_or(&now);

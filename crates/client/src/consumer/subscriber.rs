@@ -223,9 +223,14 @@ impl Subscriber {
         self.queues.lock().values().filter(|queue| !queue.is_dropped()).cloned().collect()
     }
 
+    /// One that this consumer pops from.
+    pub(crate) fn pop_queue(&self, queue: &MessageQueue) -> Option<Arc<PopQueue>> {
+        self.pop_queues.lock().get(queue).cloned()
+    }
+
     /// All queues that this consumer pops from.
     pub(crate) fn pop_queues(&self) -> Vec<Arc<PopQueue>> {
-        self.pop_queues.lock().values().cloned().collect()
+        self.pop_queues.lock().values().filter(|queue| !queue.is_dropped()).cloned().collect()
     }
 
     fn drop_queues(&self) {

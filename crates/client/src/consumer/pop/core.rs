@@ -1,6 +1,6 @@
 //! The inside of a POP consumer: which broker is asked next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use ferromq_protocol::body::{ConsumeMessageDirectlyResult, ConsumerData, Consume
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::loans::Loans;
 use super::requests::{PopOptions, Popped};
 use crate::consumer::subscriber::Subscriber;
 use crate::error::Error;
@@ -45,11 +46,28 @@ pub(super) struct PopCore {
     assigned: Mutex<BTreeMap<String, (Instant, Vec<MessageQueue>)>>,
     /// Where the next round begins, so that all brokers have their turn.
     turn: AtomicUsize,
+    /// What the application has.
+    loans: Loans,
 }
 
 impl PopCore {
     pub(super) fn new(subscriber: Arc<Subscriber>, settings: PopSettings) -> Self {
-        Self { subscriber, settings, assigned: Mutex::default(), turn: AtomicUsize::new(0) }
+        Self {
+            subscriber,
+            settings,
+            assigned: Mutex::default(),
+            turn: AtomicUsize::new(0),
+            loans: Loans::default(),
+        }
+    }
+
+    /// Starts the tasks that keep book.
+    pub(super) fn run(self: &Arc<Self>) {
+        let (core, stop) = (self.clone(), self.subscriber.stop.clone());
+        self.subscriber.instance.spawn(async move {
+            let books = async { tokio::join!(core.subscriber.clone().keep_stats(), core.loans.keep_ended()) };
+            stop.run_until_cancelled(books).await;
+        });
     }
 
     pub(super) async fn receive(
@@ -85,11 +103,19 @@ impl PopCore {
                 };
                 // Whoever asks again under the same name would get the same messages again.
                 options.attempt = self.settings.fifo.then(|| format!("{:032x}", fastrand::u128(..)));
-                match self.subscriber.pop(&targets[(turn + position) % targets.len()], &options).await {
+                let target = &targets[(turn + position) % targets.len()];
+                let queue = self.subscriber.pop_queue(target);
+                if let Some(queue) = &queue {
+                    queue.note_pop();
+                }
+                match self.subscriber.pop(target, &options).await {
                     Ok(Popped::Found(messages)) => {
                         answered = true;
                         let times_max = self.settings.reconsume_times_max;
                         let wanted = self.subscriber.sort_out(messages, times_max).await;
+                        if let Some(queue) = &queue {
+                            self.loans.begin(queue, &wanted, invisible_time);
+                        }
                         if !wanted.is_empty() {
                             return Ok(wanted);
                         }
@@ -127,6 +153,7 @@ impl PopCore {
             match self.subscriber.pop_targets(&topic).await {
                 Ok(queues) => {
                     targets.extend(queues.iter().cloned());
+                    self.subscriber.apply_popped(&topic, &queues.iter().cloned().collect());
                     self.assigned.lock().insert(topic, (Instant::now(), queues));
                 }
                 Err(error) => failed = Some(error),
@@ -136,6 +163,40 @@ impl PopCore {
             Some(error) if targets.is_empty() => Err(error),
             _ => Ok(targets),
         }
+    }
+
+    pub(super) fn unsubscribe(&self, topic: &str) {
+        self.subscriber.unsubscribe(topic);
+        self.subscriber.apply_popped(topic, &BTreeSet::new());
+    }
+
+    pub(super) async fn ack(&self, message: &MessageExt) -> Result<(), Error> {
+        self.subscriber.ack(message).await?;
+        self.loans.end(message, true);
+        Ok(())
+    }
+
+    pub(super) async fn ack_all(&self, messages: &[MessageExt]) -> Result<(), Error> {
+        self.subscriber.ack_all(messages).await?;
+        messages.iter().for_each(|message| self.loans.end(message, true));
+        Ok(())
+    }
+
+    pub(super) async fn change_invisible_time(
+        &self,
+        message: &mut MessageExt,
+        invisible_time: Duration,
+    ) -> Result<(), Error> {
+        let before = message.receipt_handle().unwrap_or_default().to_owned();
+        self.subscriber.change_invisible_time(message, invisible_time).await?;
+        self.loans.prolong(&before, message, invisible_time);
+        Ok(())
+    }
+
+    pub(super) async fn bury(&self, message: &MessageExt) -> Result<(), Error> {
+        self.subscriber.bury(message).await?;
+        self.loans.end(message, false);
+        Ok(())
     }
 
     pub(super) async fn shutdown_now(&self) {
@@ -163,6 +224,7 @@ impl ConsumerMember for PopCore {
     }
 
     fn running_info(&self) -> ConsumerRunningInfo {
+        self.loans.end_overdue();
         self.subscriber.running_info()
     }
 

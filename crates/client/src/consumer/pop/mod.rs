@@ -2,6 +2,7 @@
 
 mod core;
 mod handle;
+mod loans;
 mod queue;
 mod requests;
 
@@ -59,7 +60,7 @@ impl PopConsumer {
 
     /// Ends the subscription to a topic.
     pub fn unsubscribe(&self, topic: &str) {
-        self.core.subscriber.unsubscribe(topic);
+        self.core.unsubscribe(topic);
     }
 
     /// Waits for messages of one of the topics, at most `messages_max` (up to 32), and makes them invisible to others for
@@ -92,7 +93,7 @@ impl PopConsumer {
     /// # Errors
     /// If the message was not received by a POP consumer, or its broker can't be reached or refuses.
     pub async fn ack(&self, message: &MessageExt) -> Result<(), Error> {
-        self.core.subscriber.ack(message).await
+        self.core.ack(message).await
     }
 
     /// Acknowledges several messages, with one request to each broker.
@@ -100,7 +101,7 @@ impl PopConsumer {
     /// # Errors
     /// As [`ack`](Self::ack). All brokers are asked, and the first failure is returned.
     pub async fn ack_all(&self, messages: &[MessageExt]) -> Result<(), Error> {
-        self.core.subscriber.ack_all(messages).await
+        self.core.ack_all(messages).await
     }
 
     /// Makes a message visible after this time from now on: a longer one for a consumer that is not done yet, a shorter one
@@ -114,7 +115,7 @@ impl PopConsumer {
         message: &mut MessageExt,
         invisible_time: Duration,
     ) -> Result<(), Error> {
-        self.core.subscriber.change_invisible_time(message, invisible_time).await
+        self.core.change_invisible_time(message, invisible_time).await
     }
 
     /// Makes a message a dead letter: it goes to the topic `%DLQ%group` and does not come again.
@@ -122,7 +123,7 @@ impl PopConsumer {
     /// # Errors
     /// As [`ack`](Self::ack).
     pub async fn forward_to_dead_letter_queue(&self, message: &MessageExt) -> Result<(), Error> {
-        self.core.subscriber.bury(message).await
+        self.core.bury(message).await
     }
 
     /// Tells the brokers that the consumer leaves. Messages that were received can still be acknowledged as long as the
@@ -207,6 +208,7 @@ impl PopConsumerBuilder {
             consumer.shutdown().await;
             return Err(error);
         }
+        consumer.core.run();
         Ok(consumer)
     }
 }

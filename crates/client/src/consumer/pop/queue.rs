@@ -1,4 +1,4 @@
-//! What a push consumer pops from, and the messages that it has from there (`docs/spec/07-client.md` 17).
+//! What a consumer pops from, and how many messages it has from there (`docs/spec/07-client.md` 17).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -65,16 +65,16 @@ impl PopQueue {
         now_ms() - self.last_pop_ms.load(Ordering::Relaxed) > POP_IDLE_MAX.as_millis() as i64
     }
 
-    /// These were popped.
-    pub(crate) fn take_in(&self, messages: &[Arc<MessageExt>]) {
-        self.count.fetch_add(messages.len(), Ordering::Relaxed);
-        self.bytes.fetch_add(bytes_of(messages), Ordering::Relaxed);
+    /// This consumer has got so many messages, with so many bytes in their bodies.
+    pub(crate) fn take_in(&self, count: usize, bytes: usize) {
+        self.count.fetch_add(count, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// These are no longer this consumer's.
-    pub(crate) fn let_go(&self, messages: &[Arc<MessageExt>]) {
-        self.count.fetch_sub(messages.len(), Ordering::Relaxed);
-        self.bytes.fetch_sub(bytes_of(messages), Ordering::Relaxed);
+    /// So many messages are no longer this consumer's.
+    pub(crate) fn let_go(&self, count: usize, bytes: usize) {
+        self.count.fetch_sub(count, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Messages that were popped and not settled.
@@ -112,10 +112,6 @@ impl PopQueue {
     }
 }
 
-fn bytes_of(messages: &[Arc<MessageExt>]) -> usize {
-    messages.iter().map(|message| message.body.len()).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,7 +123,7 @@ mod tests {
         let stats = ConsumerStats::new("me", "g").topic("T");
         let queue = PopQueue::new(MessageQueue::new("T", "a", -1), stats, CancellationToken::new());
         let messages: Vec<_> = (0..4).map(|offset| Arc::new(message("T", offset))).collect();
-        queue.take_in(&messages);
+        queue.take_in(4, 4);
         assert_eq!((queue.count(), queue.bytes(), queue.info().wait_ack_count), (4, 4, 4));
         assert!(queue.put_consumed(&messages[..1]), "somebody has to begin");
         assert!(!queue.put_consumed(&messages[1..2]));
@@ -136,7 +132,7 @@ mod tests {
         assert_eq!(queue.take_consumed().len(), 1);
         assert!(queue.take_consumed().is_empty());
         assert!(queue.put_consumed(&messages[3..]), "it has ended");
-        queue.let_go(&messages);
+        queue.let_go(4, 4);
         assert_eq!((queue.count(), queue.bytes()), (0, 0));
     }
 }

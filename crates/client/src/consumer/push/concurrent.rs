@@ -7,7 +7,7 @@ use ferromq_protocol::body::MessageQueue;
 use tokio::time::Instant;
 
 use super::core::PushCore;
-use super::listener::{Call, ConsumeResult, Delivery, Listener, call};
+use super::listener::{Call, ConsumeResult, Listener, call};
 use crate::consumer::pop::PopQueue;
 use crate::consumer::process_queue::ProcessQueue;
 use crate::consumer::stats::TopicStats;
@@ -83,10 +83,9 @@ impl PushCore {
         messages: &[Arc<MessageExt>],
         stats: &TopicStats,
     ) -> ConsumeResult {
-        let delivery = Delivery { messages: messages.to_vec(), queue: queue.clone() };
         let traced = self.subscriber.trace_delivery(messages);
         let started = Instant::now();
-        let result = call(&**listener, delivery).await;
+        let result = call(&**listener, queue, messages.to_vec()).await;
         let has_panicked = result.is_err();
         let result = result.unwrap_or_else(|_| ConsumeResult::reconsume_later());
         let succeeded = result.succeeded_of(messages.len());

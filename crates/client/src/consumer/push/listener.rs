@@ -152,9 +152,13 @@ impl fmt::Debug for Listener {
 #[derive(Debug)]
 pub(super) struct Panicked;
 
-/// Calls a listener. Its panic costs one delivery, not the consumer.
-pub(super) async fn call<R>(listener: &Call<R>, delivery: Delivery) -> Result<R, Panicked> {
-    let queue = delivery.queue.clone();
+/// Calls a listener with messages of a queue. Its panic costs one delivery, not the consumer.
+pub(super) async fn call<R>(
+    listener: &Call<R>,
+    queue: &MessageQueue,
+    messages: Vec<Arc<MessageExt>>,
+) -> Result<R, Panicked> {
+    let delivery = Delivery { messages, queue: queue.clone() };
     let panicked = || {
         tracing::error!(%queue, "the listener panicked");
         Panicked
@@ -175,8 +179,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_an_error_wherever_it_happens() {
-        let delivery =
-            || Delivery { messages: vec![Arc::new(message("T", 0))], queue: MessageQueue::new("T", "a", 0) };
+        let (queue, messages) = (MessageQueue::new("T", "a", 0), || vec![Arc::new(message("T", 0))]);
         let at_once = Listener::concurrent(|_| -> std::future::Ready<ConsumeResult> { panic!("at once") });
         let later = Listener::concurrent(|_| async {
             tokio::task::yield_now().await;
@@ -188,7 +191,7 @@ mod tests {
         let fine = Listener::concurrent(|_| async { Ok::<(), std::io::Error>(()) });
         for (listener, is_fine) in [(at_once, false), (later, false), (fine, true)] {
             let Listener::Concurrent(listener) = listener else { unreachable!() };
-            assert_eq!(call(&*listener, delivery()).await.is_ok(), is_fine);
+            assert_eq!(call(&*listener, &queue, messages()).await.is_ok(), is_fine);
         }
     }
 

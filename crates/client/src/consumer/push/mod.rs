@@ -19,6 +19,7 @@ use ferromq_protocol::body::{ConsumeType, MessageModel, MessageQueue};
 use self::core::{PushCore, PushSettings};
 use self::listener::Listener;
 use super::allocate::AllocateStrategy;
+use super::pop::Origin;
 use super::subscriber::{ConsumeFrom, Subscriber, SubscriberSettings};
 use super::subscription::Filter;
 use crate::client::Client;
@@ -59,7 +60,9 @@ impl PushConsumer {
 
     /// Ends the subscription to a topic. Its queues are given up at the next rebalance, which is soon.
     pub fn unsubscribe(&self, topic: &str) {
-        self.core.subscriber.unsubscribe(topic);
+        let subscriber = &self.core.subscriber;
+        subscriber.unsubscribe(topic);
+        subscriber.unsubscribe(&Origin::RetryV1.real_topic(topic, &subscriber.group));
         self.core.subscriber.rebalance_now.notify_one();
     }
 
@@ -167,8 +170,8 @@ impl PushConsumerBuilder {
 
     /// Whether the members of the group share out the queues among themselves; default true. With false, brokers do it,
     /// which may then also make the group pop instead of pull ([`set_consume_mode`](crate::admin::Admin::set_consume_mode)),
-    /// so that its members share messages instead of queues. Without meaning for
-    /// [`orderly`](Self::orderly_listener) and [`broadcasting`](Self::broadcasting) consumers.
+    /// so that its members share messages instead of queues. Brokers before 5.0 leave it to the members all the same.
+    /// Without meaning for [`orderly`](Self::orderly_listener) and [`broadcasting`](Self::broadcasting) consumers.
     pub fn client_rebalance(mut self, on: bool) -> Self {
         self.subscriber.assigned_by_broker = !on;
         self

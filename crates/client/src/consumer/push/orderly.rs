@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::core::PushCore;
-use super::listener::{ConsumeOrderlyResult, Delivery, Listener, call};
+use super::listener::{ConsumeOrderlyResult, Listener, call};
 use crate::consumer::process_queue::ProcessQueue;
 use crate::message::MessageExt;
 
@@ -60,10 +60,9 @@ impl PushCore {
         if messages.is_empty() {
             return None;
         }
-        let delivery = Delivery { messages: messages.clone(), queue: queue.queue.clone() };
         let traced = self.subscriber.trace_delivery(&messages);
         let started = Instant::now();
-        let result = call(&**listener, delivery).await;
+        let result = call(&**listener, &queue.queue, messages.clone()).await;
         let has_panicked = result.is_err();
         let result = result.unwrap_or(ConsumeOrderlyResult::SuspendCurrentQueue(None));
         let is_done = matches!(result, ConsumeOrderlyResult::Success | ConsumeOrderlyResult::Commit);

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::concurrent::Chunk;
 use super::core::PushCore;
+use super::popped::bytes_of;
 use super::pull_loop::{FLOW_CONTROL_DELAY, SUSPENDED_DELAY};
 use crate::consumer::pop::{PopOptions, PopQueue, Popped};
 use crate::message::MessageExt;
@@ -60,7 +61,7 @@ impl PushCore {
     }
 
     fn deliver_popped(&self, queue: &Arc<PopQueue>, messages: Vec<Arc<MessageExt>>, returns_at: Instant) {
-        queue.take_in(&messages);
+        queue.take_in(messages.len(), bytes_of(&messages));
         // All queues of a broker may be popped from at once, but a delivery is from one.
         let of_one_queue = messages.chunk_by(|left, right| left.queue == right.queue);
         let chunks = of_one_queue.flat_map(|messages| messages.chunks(self.settings.batch_max));

@@ -26,13 +26,13 @@ impl PushCore {
         let Some(first) = messages.first() else { return };
         if queue.is_dropped() || Instant::now() >= returns_at {
             // They come again, to whoever is there then.
-            return queue.let_go(messages);
+            return let_go(queue, messages);
         }
         let result = self.call_listener(listener, &first.queue, messages, &queue.stats).await;
         if Instant::now() >= returns_at {
             let group = &self.subscriber.group;
             tracing::warn!(group, id = first.msg_id, "the listener took too long, the messages come again");
-            return queue.let_go(messages);
+            return let_go(queue, messages);
         }
         let (done, failed) = messages.split_at(result.succeeded_of(messages.len()));
         if !done.is_empty() && queue.put_consumed(done) {
@@ -41,7 +41,7 @@ impl PushCore {
         for message in failed {
             self.put_off(message, result).await;
         }
-        queue.let_go(failed);
+        let_go(queue, failed);
     }
 
     /// Acknowledges what was consumed, and what is consumed meanwhile.
@@ -57,7 +57,7 @@ impl PushCore {
                 let group = &self.subscriber.group;
                 tracing::warn!(group, queue = %queue.queue, %error, "not acknowledged, some messages come again");
             }
-            queue.let_go(&done);
+            let_go(&queue, &done);
         }
     }
 
@@ -79,6 +79,15 @@ impl PushCore {
             tracing::warn!(id = message.msg_id, %error, "it comes again at another time than it should");
         }
     }
+}
+
+fn let_go(queue: &PopQueue, messages: &[Arc<MessageExt>]) {
+    queue.let_go(messages.len(), bytes_of(messages));
+}
+
+/// Bytes of the messages' bodies.
+pub(super) fn bytes_of(messages: &[Arc<MessageExt>]) -> usize {
+    messages.iter().map(|message| message.body.len()).sum()
 }
 
 fn delay_of(level: i32) -> Duration {
