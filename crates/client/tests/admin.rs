@@ -18,7 +18,7 @@ use ferromq_client::protocol::code::response;
 use ferromq_client::{Client, Error, Message, MessageQueue, SendResult};
 use support::inbox::Inbox;
 use support::stage::Stage;
-use support::{Cluster, eventually};
+use support::{Cluster, PATIENCE, eventually};
 
 const CLUSTER: &str = "DefaultCluster";
 
@@ -33,11 +33,17 @@ async fn broker(admin: &Admin) -> String {
     addresses.pop().unwrap()
 }
 
+/// Patient with servers that a busy machine lets wait.
+fn admin_of(client: &Client) -> Admin {
+    client.admin().timeout(PATIENCE)
+}
+
 /// Creates a topic and sends it messages with these bodies, each with its body as key, to queue 0.
 async fn fill(client: &Client, topic: &str, bodies: &[&str]) -> Vec<SendResult> {
-    client.admin().update_topic(&masters(), &TopicConfig::new(topic, 1)).await.unwrap();
-    eventually("the route", async || client.admin().topic_route(topic).await.is_ok()).await;
-    let producer = client.producer(format!("filler-of-{topic}")).start().await.unwrap();
+    admin_of(client).update_topic(&masters(), &TopicConfig::new(topic, 1)).await.unwrap();
+    eventually("the route", async || admin_of(client).topic_route(topic).await.is_ok()).await;
+    let producer = client.producer(format!("filler-of-{topic}")).send_msg_timeout(PATIENCE);
+    let producer = producer.start().await.unwrap();
     let mut results = Vec::new();
     for body in bodies {
         let message = Message::new(topic, (*body).to_owned()).keys([body]).tag("A");
@@ -55,7 +61,7 @@ fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> Option<i32> {
 async fn topics_are_created_changed_and_deleted() {
     let stage = Stage::set().await;
     let (client, topic) = (stage.client(), stage.name("T"));
-    let (admin, address) = (client.admin(), broker(&client.admin()).await);
+    let (admin, address) = (admin_of(&client), broker(&admin_of(&client)).await);
     let mut config = TopicConfig { write_queue_nums: 3, ..TopicConfig::new(&*topic, 4) };
     config.attributes = BTreeMap::from([("+message.type".to_owned(), "FIFO".to_owned())]);
     admin.update_topic(&masters(), &config).await.unwrap();
@@ -88,7 +94,7 @@ async fn topics_are_created_changed_and_deleted() {
 async fn bad_names_are_refused_with_the_reason() {
     let stage = Stage::set().await;
     let client = stage.client();
-    let admin = client.admin();
+    let admin = admin_of(&client);
     let refused = admin.update_topic(&masters(), &TopicConfig::new("not a topic", 1)).await.unwrap_err();
     assert_eq!(refused.response_code(), Some(response::INVALID_PARAMETER));
     assert_eq!((refused.broker(), refused.topic()), (Some("broker-a"), Some("not a topic")));
@@ -102,7 +108,7 @@ async fn bad_names_are_refused_with_the_reason() {
 async fn groups_are_created_changed_and_deleted() {
     let stage = Stage::set().await;
     let (client, group) = (stage.client(), stage.name("g"));
-    let (admin, address) = (client.admin(), broker(&client.admin()).await);
+    let (admin, address) = (admin_of(&client), broker(&admin_of(&client)).await);
     let config = SubscriptionGroupConfig { retry_max_times: 3, ..SubscriptionGroupConfig::new(&*group) };
     admin.update_group(&masters(), &config).await.unwrap();
     let known = admin.group_config(&address, &group).await.unwrap();
@@ -126,7 +132,7 @@ async fn groups_are_created_changed_and_deleted() {
 async fn progress_is_seen_moved_and_cloned() {
     let stage = Stage::set().await;
     let (client, topic, inbox) = (stage.client(), stage.name("T"), Inbox::default());
-    let (admin, group, heir) = (client.admin(), stage.name("g"), stage.name("heir"));
+    let (admin, group, heir) = (admin_of(&client), stage.name("g"), stage.name("heir"));
     let before = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as i64;
     fill(&client, &topic, &["a", "b", "c"]).await;
     let queue = MessageQueue::new(&*topic, "broker-a", 0);
@@ -176,7 +182,7 @@ async fn progress_is_seen_moved_and_cloned() {
 async fn messages_are_found_by_key_id_and_offset() {
     let stage = Stage::set().await;
     let (client, topic) = (stage.client(), stage.name("T"));
-    let admin = client.admin();
+    let admin = admin_of(&client);
     let sent = fill(&client, &topic, &["a", "b"]).await;
     let by_id = async || admin.query_message_by_unique_key(&topic, &sent[1].msg_id).await.unwrap();
     eventually("it is in the index", async || by_id().await.len() == 1).await;
@@ -201,11 +207,13 @@ async fn messages_are_found_by_key_id_and_offset() {
 async fn clients_are_seen_and_consume_what_they_are_told_to() {
     let stage = Stage::set().await;
     let (client, topic, inbox) = (stage.client(), stage.name("T"), Inbox::default());
-    let (admin, group, producing) = (client.admin(), stage.name("g"), stage.name("p"));
+    let (admin, group, producing) = (admin_of(&client), stage.name("g"), stage.name("p"));
     fill(&client, &topic, &["a"]).await;
     let producer = client.producer(&*producing).start().await.unwrap();
     producer.send(Message::new(&*topic, "b")).await.unwrap();
-    let message = admin.message_at(&MessageQueue::new(&*topic, "broker-a", 0), 0).await.unwrap().unwrap();
+    let queue = MessageQueue::new(&*topic, "broker-a", 0);
+    eventually("both are in the queue", async || admin.max_offset(&queue).await.unwrap() == 2).await;
+    let message = admin.message_at(&queue, 0).await.unwrap().unwrap();
     assert_eq!(code(admin.consumer_connection("nobody").await), Some(response::TOPIC_NOT_EXIST));
 
     let _consumer = stage.collect(&client, &topic, "g", &inbox).await;
@@ -250,7 +258,7 @@ async fn clients_are_seen_and_consume_what_they_are_told_to() {
 async fn brokers_tell_their_state_and_take_settings() {
     let stage = Stage::set().await;
     let client = stage.client();
-    let (admin, address) = (client.admin(), broker(&client.admin()).await);
+    let (admin, address) = (admin_of(&client), broker(&admin_of(&client)).await);
     let info = admin.cluster_info().await.unwrap();
     assert_eq!(info.broker_addr_table["broker-a"].broker_addrs[&0], address);
     assert_eq!(admin.addresses(&Brokers::all_of(CLUSTER)).await.unwrap(), [&*address]);
@@ -280,7 +288,7 @@ async fn brokers_tell_their_state_and_take_settings() {
 async fn name_servers_keep_what_they_are_told() {
     let stage = Stage::set().await;
     let (client, key) = (stage.client(), stage.name("k"));
-    let admin = client.admin();
+    let admin = admin_of(&client);
     assert_eq!(admin.kv_config("ORDERS", &key).await.unwrap(), None);
     admin.put_kv_config("ORDERS", &key, "broker-a:4").await.unwrap();
     assert_eq!(admin.kv_config("ORDERS", &key).await.unwrap().as_deref(), Some("broker-a:4"));
@@ -307,13 +315,13 @@ async fn name_servers_keep_what_they_are_told() {
 async fn users_and_their_rules() {
     let stage = Stage::set().await;
     let (client, name) = (stage.client(), stage.name("user"));
-    let (admin, address) = (client.admin(), broker(&client.admin()).await);
+    let (admin, address) = (admin_of(&client), broker(&admin_of(&client)).await);
     let (brokers, subject) = (Brokers::at(&*address), format!("User:{name}"));
     let text = |text: &str| Some(text.to_owned());
     let user = UserInfo { username: text(&name), password: text("secret"), ..UserInfo::default() };
     match admin.create_user(&brokers, &user).await {
         // Our own broker has no access control yet.
-        Err(error) if stage.own.is_some() => {
+        Err(error) if stage.is_ours() => {
             assert_eq!(error.response_code(), Some(response::REQUEST_CODE_NOT_SUPPORTED));
             return stage.clear([client]).await;
         }

@@ -9,8 +9,8 @@ use ferromq_client::{
     Client, ConsumeFrom, ConsumeResult, Delivery, LocalTransactionState, Message, PushConsumer, Tls,
 };
 
-use super::Cluster;
 use super::inbox::Inbox;
+use super::{Cluster, eventually};
 
 /// A cluster, and names that nobody has used in it.
 pub(crate) struct Stage {
@@ -24,12 +24,24 @@ impl Stage {
         let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
         let suffix = format!("{now:x}-{}", std::process::id());
         match std::env::var("FERROMQ_TEST_NAMESRV") {
-            Ok(name_servers) => Self { name_servers, own: None, suffix },
+            Ok(name_servers) => {
+                let stage = Self { name_servers, own: None, suffix };
+                stage.registered().await;
+                stage
+            }
             Err(_) => {
                 let cluster = Cluster::start(1).await;
                 Self { name_servers: cluster.name_servers(), own: Some(cluster), suffix }
             }
         }
+    }
+
+    /// Waits until the name servers know a broker: one that was just started listens before it has registered.
+    async fn registered(&self) {
+        let client = self.client();
+        let admin = client.admin();
+        eventually("a broker is registered", async || admin.topic_route("TBW102").await.is_ok()).await;
+        client.shutdown().await;
     }
 
     /// Whether it is ours, here or as processes (`FERROMQ_TEST_OURS`).
@@ -41,9 +53,11 @@ impl Stage {
         format!("{name}-{}", self.suffix)
     }
 
+    /// A client that notices changes soon and is patient with servers that a busy machine lets wait.
     pub(crate) fn client(&self) -> Client {
         let builder = Client::builder(&*self.name_servers)
             .client_ip("127.0.0.1")
+            .api_timeout(Duration::from_secs(20))
             .poll_name_server_interval(Duration::from_millis(500))
             .persist_consumer_offset_interval(Duration::from_millis(500));
         let encrypted = self.own.is_none() && std::env::var_os("FERROMQ_TEST_TLS").is_some();
