@@ -85,11 +85,9 @@ impl Admin {
     /// The configurations of all groups of a broker.
     ///
     /// # Errors
-    /// If the broker does not answer.
+    /// If the broker does not answer, or if its groups change whenever they are read and they fill several answers.
     pub async fn group_configs(&self, address: &str) -> Result<SubscriptionGroupWrapper, Error> {
-        // Without the fields that ask for a page the table comes as a whole.
-        let query = RemotingCommand::request(request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG);
-        self.get(at(address, NO_TOPIC), query).await
+        self.whole_table(address).await
     }
 
     /// The topics in which a group has offsets, as the brokers of its retry topic know them.

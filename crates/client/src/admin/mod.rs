@@ -10,6 +10,7 @@ mod groups;
 mod messages;
 mod name_servers;
 mod offsets;
+mod pages;
 mod progress;
 mod replication;
 mod topics;

@@ -149,11 +149,9 @@ impl Admin {
     /// The configurations of all topics of a broker.
     ///
     /// # Errors
-    /// If the broker does not answer.
+    /// If the broker does not answer, or if its topics change whenever they are read and they fill several answers.
     pub async fn topic_configs(&self, address: &str) -> Result<TopicConfigSerializeWrapper, Error> {
-        // Without the fields that ask for a page the table comes as a whole.
-        let query = RemotingCommand::request(request::GET_ALL_TOPIC_CONFIG);
-        self.get(at(address, NO_TOPIC), query).await
+        self.whole_table(address).await
     }
 
     /// First and next offset of each queue of a topic, and when it was written to last.
