@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ferromq_protocol::command::RemotingCommand;
@@ -24,7 +25,7 @@ pub mod client_code {
 }
 
 /// Why something that was asked of this client was not done.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A name, a message or a setting that no broker would take; nothing was sent.
@@ -133,7 +134,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
 }
 

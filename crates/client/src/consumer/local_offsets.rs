@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ferromq_protocol::body::{MessageQueue, ResetOffsetBody};
 use ferromq_protocol::json;
@@ -51,7 +52,7 @@ impl LocalOffsets {
         let file = self.clone();
         let done = tokio::task::spawn_blocking(move || work(&file)).await;
         let done = done.unwrap_or_else(|stopped| Err(io::Error::other(stopped)));
-        done.map_err(|source| Error::OffsetFile { path: self.path.clone(), source })
+        done.map_err(|source| Error::OffsetFile { path: self.path.clone(), source: Arc::new(source) })
     }
 
     fn backup(&self) -> PathBuf {

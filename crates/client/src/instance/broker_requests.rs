@@ -103,10 +103,10 @@ impl Instance {
         let broker = command.field("bname").unwrap_or_default();
         let message = stored_message(&command.body, broker).ok_or(Refusal::NoMessage)?;
         let group = message.property(names::PRODUCER_GROUP).unwrap_or_default().to_owned();
-        if let Some(ProducerMember { check: Some(check), trace }) = self.producer(&group) {
-            let (instance, connection) = (self.clone(), connection.clone());
-            let question = CheckRequest { message, command: command.clone(), trace };
-            self.spawn(async move { question.answer(&instance, group, check, connection).await });
+        if let Some(ProducerMember { core, check: Some(check) }) = self.producer(&group) {
+            let connection = connection.clone();
+            let question = CheckRequest { message, command: command.clone() };
+            self.spawn(async move { question.answer(&core, check, connection).await });
         }
         Ok(Answer::None)
     }

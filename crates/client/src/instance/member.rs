@@ -7,8 +7,7 @@ use std::sync::Arc;
 use ferromq_protocol::body::{ConsumeMessageDirectlyResult, ConsumerData, ConsumerRunningInfo, MessageQueue};
 
 use crate::message::MessageExt;
-use crate::producer::TransactionCheck;
-use crate::trace::Trace;
+use crate::producer::{ProducerCore, TransactionCheck};
 
 /// A future that a trait object returns.
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -16,9 +15,9 @@ pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A producer as its client sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct ProducerMember {
+    pub(crate) core: Arc<ProducerCore>,
     /// With what brokers may ask it, if its messages are transactional.
     pub(crate) check: Option<TransactionCheck>,
-    pub(crate) trace: Option<Trace>,
 }
 
 /// A consumer as its client sees it.

@@ -207,12 +207,10 @@ impl Instance {
         self.members.lock().consumers.remove(group).is_some()
     }
 
-    /// Removes a producer, sends what is left of its trace and tells the brokers.
+    /// Ends a producer in an orderly way, and tells the brokers.
     pub(crate) async fn leave_producer(&self, group: &str) {
         if let Some(producer) = self.drop_producer(group) {
-            if let Some(trace) = &producer.trace {
-                trace.close().await;
-            }
+            producer.core.finish().await;
             self.unregister("producerGroup", group).await;
         }
     }

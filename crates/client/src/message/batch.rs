@@ -32,9 +32,17 @@ pub(crate) fn check(messages: &[Message]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Bytes of a message in a batch beside its body and properties.
+const HEAD_BYTES: usize = 22;
+
+/// Bytes that a message takes in a batch.
+pub(crate) fn size(message: &Message) -> usize {
+    HEAD_BYTES + message.body.len() + names::encoded_len(&message.properties)
+}
+
 /// One message that carries all of `messages`, which have their unique ids already.
 pub(crate) fn pack(messages: &[Message]) -> Result<Message, Error> {
-    let mut body = Vec::with_capacity(messages.iter().map(|message| message.body.len() + 128).sum());
+    let mut body = Vec::with_capacity(messages.iter().map(size).sum());
     for (position, message) in messages.iter().enumerate() {
         let properties = names::encode(&message.properties);
         let part = BatchMessage { flag: message.flag, body: &message.body, properties: &properties };
@@ -61,7 +69,9 @@ mod tests {
         first.properties.remove(names::WAIT);
         let mut second = Message::new("T", "x");
         second.properties.clear();
+        let bytes = size(&first) + size(&second);
         let packed = pack(&[first, second]).unwrap();
+        assert_eq!(packed.body.len(), bytes);
         let expected: &[u8] = b"\0\0\0\x1f\0\0\0\0\0\0\0\0\0\0\0\x07\0\0\0\x02hi\0\x07TAGS\x01A\x02\
             \0\0\0\x17\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01x\0\0";
         assert_eq!(&packed.body[..], expected);

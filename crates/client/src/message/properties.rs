@@ -109,9 +109,14 @@ pub(crate) fn check_values(list: &BTreeMap<String, String>) -> Result<(), Error>
     }
 }
 
+/// Length of the list as it is sent, bytes.
+pub(crate) fn encoded_len(list: &BTreeMap<String, String>) -> usize {
+    list.iter().map(|(name, value)| name.len() + value.len() + 2).sum()
+}
+
 /// The list as it is sent.
 pub(crate) fn encode(list: &BTreeMap<String, String>) -> Vec<u8> {
-    let mut encoded = Vec::with_capacity(list.iter().map(|(name, value)| name.len() + value.len() + 2).sum());
+    let mut encoded = Vec::with_capacity(encoded_len(list));
     for (name, value) in list {
         properties::append(&mut encoded, name, value);
     }
@@ -135,6 +140,7 @@ mod tests {
             (TAGS.to_owned(), "tagA".to_owned()),
             (WAIT.to_owned(), "true".to_owned()),
         ]);
+        assert_eq!(encoded_len(&list), encode(&list).len());
         assert_eq!(encode(&list), b"KEYS\x01k1 k2\x02TAGS\x01tagA\x02WAIT\x01true\x02");
     }
 

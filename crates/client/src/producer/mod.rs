@@ -1,5 +1,6 @@
 //! Sending messages.
 
+mod accumulator;
 mod fault;
 mod recall;
 mod reply;
@@ -27,6 +28,7 @@ use crate::instance::{Instance, QueueEnd, Round};
 use crate::message::{Compression, Message, MessageExt, properties as names};
 use crate::trace::{Role, Trace, TraceSettings};
 use crate::validate;
+use accumulator::{Accumulator, BatchSettings};
 use fault::FaultTable;
 use request::Outgoing;
 
@@ -76,6 +78,8 @@ pub(crate) struct ProducerCore {
     /// `None`: no fault tolerance.
     faults: Option<FaultTable>,
     in_flight: Semaphore,
+    /// `None`: messages are not held back to be sent together.
+    accumulator: Option<Arc<Accumulator>>,
     /// `None`: what is sent is not traced.
     trace: Option<Trace>,
     closed: CancellationToken,
@@ -103,6 +107,7 @@ pub(crate) struct ProducerSettings {
     start_detector: bool,
     detect_timeout: Duration,
     detect_interval: Duration,
+    auto_batch: BatchSettings,
     trace: TraceSettings,
 }
 
@@ -137,6 +142,7 @@ impl Default for ProducerSettings {
             start_detector: false,
             detect_timeout: Duration::from_millis(200),
             detect_interval: Duration::from_secs(2),
+            auto_batch: BatchSettings::default(),
             trace: TraceSettings::default(),
         }
     }
@@ -146,6 +152,7 @@ impl ProducerCore {
     fn new(instance: Arc<Instance>, group: String, settings: ProducerSettings) -> Self {
         Self {
             faults: settings.send_latency_fault.then(FaultTable::default),
+            accumulator: Accumulator::new(&settings.auto_batch),
             trace: Trace::start(&instance, &settings.trace, Role::Produce, &group),
             group,
             in_flight: Semaphore::new(settings.max_in_flight),
@@ -172,17 +179,45 @@ impl ProducerCore {
         self.send_anywhere(&outgoing, self.settings.send_msg_timeout).await
     }
 
+    /// Sends what is held back and what is left of the trace. Sends that come later fail.
+    pub(crate) async fn finish(&self) {
+        if let Some(accumulator) = &self.accumulator {
+            accumulator.close().await;
+        }
+        self.closed.cancel();
+        if let Some(trace) = &self.trace {
+            trace.close().await;
+        }
+    }
+
+    /// What holds a message back until it is sent with others; `None` if it is sent alone.
+    fn accumulator_for(&self, message: &Message) -> Option<&Arc<Accumulator>> {
+        self.accumulator.as_ref().filter(|accumulator| accumulator.takes(message))
+    }
+
+    /// The queue of a message with a sharding key.
+    async fn sharded_queue(&self, message: &Message) -> Result<Option<MessageQueue>, Error> {
+        let Some(key) = message.get_property(names::SHARDING_KEY) else { return Ok(None) };
+        let queue = self.choose(&message.topic, |queues| select_by_hash(queues, key).cloned()).await?;
+        Ok(Some(queue))
+    }
+
+    /// Whether messages are still taken.
+    fn check_open(&self) -> Result<(), Error> {
+        if self.closed.is_cancelled() { Err(self.closed_error()) } else { Ok(()) }
+    }
+
+    fn closed_error(&self) -> Error {
+        Error::Closed { what: format!("the producer {}", self.group) }
+    }
+
     /// Waits until fewer messages than allowed are on their way.
     async fn permit(&self, timeout: Duration) -> Result<SemaphorePermit<'_>, Error> {
-        let closed = || Error::Closed { what: format!("the producer {}", self.group) };
-        if self.closed.is_cancelled() {
-            return Err(closed());
-        }
         let permit = tokio::time::timeout(timeout, self.in_flight.acquire()).await.map_err(|_| {
             let max = self.settings.max_in_flight;
             Error::Timeout { what: format!("a place among {max} messages on their way"), timeout }
         })?;
-        permit.map_err(|_| closed())
+        permit.map_err(|_| self.closed_error())
     }
 
     /// Looks whether brokers that were given up can be reached again.
@@ -224,10 +259,18 @@ impl Producer {
     /// # Cancellation
     /// If the future is dropped, the message may or may not have been stored.
     pub async fn send(&self, message: Message) -> Result<SendResult, Error> {
-        self.send_with_timeout(message, self.core().settings.send_msg_timeout).await
+        let core = self.core();
+        match core.accumulator_for(&message) {
+            Some(accumulator) => {
+                let queue = core.sharded_queue(&message).await?;
+                accumulator.send(core, message, queue).await
+            }
+            None => self.send_with_timeout(message, core.settings.send_msg_timeout).await,
+        }
     }
 
-    /// As [`send`](Self::send), with another time-out for all attempts together.
+    /// As [`send`](Self::send), with another time-out for all attempts together. The message is not held back to be sent with
+    /// others.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -251,8 +294,17 @@ impl Producer {
         message: Message,
         choose: impl FnOnce(&[MessageQueue]) -> Option<MessageQueue>,
     ) -> Result<SendResult, Error> {
-        let outgoing = Outgoing::single(self.core(), message).await?;
-        self.core().send_chosen(&outgoing, choose, self.core().settings.send_msg_timeout).await
+        let core = self.core();
+        match core.accumulator_for(&message) {
+            Some(accumulator) => {
+                let queue = core.choose(&message.topic, choose).await?;
+                accumulator.send(core, message, Some(queue)).await
+            }
+            None => {
+                let outgoing = Outgoing::single(core, message).await?;
+                core.send_chosen(&outgoing, choose, core.settings.send_msg_timeout).await
+            }
+        }
     }
 
     /// Sends a message to one queue. There is one attempt.
@@ -273,13 +325,23 @@ impl Producer {
         self.core().send_anywhere(&outgoing, self.core().settings.send_msg_timeout).await
     }
 
-    /// Hands a message to the connection and does not wait for an answer: quick, and without any promise.
+    /// Hands a message to the connection and does not wait for an answer: quick, and without any promise. With
+    /// [`auto_batch`](ProducerBuilder::auto_batch) it is handed over a little later.
     ///
     /// # Errors
     /// If there is no route or no connection.
     pub async fn send_oneway(&self, message: Message) -> Result<(), Error> {
-        let outgoing = Outgoing::single(self.core(), message).await?;
-        self.core().send_oneway(&outgoing, self.core().settings.send_msg_timeout).await
+        let core = self.core();
+        match core.accumulator_for(&message) {
+            Some(accumulator) => {
+                let queue = core.sharded_queue(&message).await?;
+                accumulator.send_oneway(core, message, queue)
+            }
+            None => {
+                let outgoing = Outgoing::single(core, message).await?;
+                core.send_oneway(&outgoing, None, core.settings.send_msg_timeout).await
+            }
+        }
     }
 
     /// The queues of a topic that can be sent to.
@@ -290,11 +352,10 @@ impl Producer {
         Ok(self.core().instance.refresh_route(topic).await?.publish.queues.clone())
     }
 
-    /// Sends what is left of the trace and tells the brokers that the producer leaves. Sends that come later fail with
-    /// [`Error::Closed`].
+    /// Sends what is held back and what is left of the trace, and tells the brokers that the producer leaves. Sends that come
+    /// later fail with [`Error::Closed`].
     pub async fn shutdown(&self) {
         let core = self.core();
-        core.closed.cancel();
         if !core.has_left.swap(true, Ordering::AcqRel) {
             core.instance.leave_producer(&core.group).await;
         }
@@ -433,6 +494,42 @@ impl ProducerBuilder {
         self
     }
 
+    /// Send messages together that are sent soon after each other and have one topic and tag; default false. Each send waits a
+    /// little longer and gets its own result, and many of them are one request. It is for many small messages that are
+    /// sent at the same time; a task that sends one after another only gets slower.
+    ///
+    /// Sent alone, as without it: messages with a delay or in a transaction, replies, large ones, those sent with a
+    /// [time-out](Producer::send_with_timeout). Messages in a batch are not compressed. Brokers give all messages of a
+    /// batch, as those of [`send_batch`](Producer::send_batch), one id in the eyes of consumers; of
+    /// [`SendResult`]s the offset ids are those that consumers see.
+    #[must_use]
+    pub fn auto_batch(mut self, on: bool) -> Self {
+        self.settings.auto_batch.enabled = on;
+        self
+    }
+
+    /// How long [`auto_batch`](Self::auto_batch) holds a message back, from 1 ms to 30 s; default 10 ms.
+    #[must_use]
+    pub fn batch_max_delay(mut self, delay: Duration) -> Self {
+        self.settings.auto_batch.delay_max = delay;
+        self
+    }
+
+    /// Most bytes of a batch, bodies and properties, up to 2 MiB; default 32 KiB. Larger messages are sent alone.
+    #[must_use]
+    pub fn batch_max_bytes(mut self, bytes: usize) -> Self {
+        self.settings.auto_batch.bytes_max = bytes;
+        self
+    }
+
+    /// Bytes of all messages that are held back or on their way in batches, above which messages are sent alone; default
+    /// 32 MiB.
+    #[must_use]
+    pub fn total_batch_max_bytes(mut self, bytes: usize) -> Self {
+        self.settings.auto_batch.total_bytes_max = bytes;
+        self
+    }
+
     /// Trace what becomes of messages (`enableTrace`); default false. Consumers of the messages trace their part if they are
     /// told so, too.
     #[must_use]
@@ -475,10 +572,11 @@ impl ProducerBuilder {
 
     async fn start_with(self, check: Option<TransactionCheck>) -> Result<Producer, Error> {
         validate::group(&self.group)?;
+        self.settings.auto_batch.check()?;
         self.settings.trace.check()?;
         let instance = self.client.instance().clone();
         let core = Arc::new(ProducerCore::new(instance.clone(), self.group, self.settings));
-        instance.join_producer(&core.group, ProducerMember { check, trace: core.trace.clone() })?;
+        instance.join_producer(&core.group, ProducerMember { core: core.clone(), check })?;
         // From here on a drop of the handle undoes the registration, also when this future is dropped.
         let handle = Arc::new(Handle { core: core.clone(), _client: self.client });
         if core.faults.is_some() && core.settings.start_detector {

@@ -36,8 +36,37 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     pub(super) async fn single(core: &ProducerCore, mut message: Message) -> Result<Self, Error> {
+        core.check_open()?;
         validate::message(&message, core.settings.max_message_size)?;
         message.identify();
+        Ok(Self::alone(core, message).await)
+    }
+
+    /// Batches are not compressed: brokers take them apart.
+    pub(super) fn batch(core: &ProducerCore, mut messages: Vec<Message>) -> Result<Self, Error> {
+        core.check_open()?;
+        batch::check(&messages)?;
+        for message in &mut messages {
+            validate::message(message, core.settings.max_message_size)?;
+            message.identify();
+        }
+        Self::packed(core, &messages, None)
+    }
+
+    /// Messages that were checked and named when they were held back. Brokers that store the batch as one record filter it
+    /// by its tag.
+    pub(super) async fn accumulated(
+        core: &ProducerCore,
+        messages: Vec<Message>,
+        tags: Option<&str>,
+    ) -> Result<Self, Error> {
+        match <[Message; 1]>::try_from(messages) {
+            Ok([message]) => Ok(Self::alone(core, message).await),
+            Err(messages) => Self::packed(core, &messages, tags),
+        }
+    }
+
+    async fn alone(core: &ProducerCore, message: Message) -> Self {
         let (body, mut sys_flag) = compress(core, &message.body).await;
         if message.get_property(names::TRAN_MSG) == Some("true") {
             sys_flag |= sysflag::TRANSACTION_PREPARED;
@@ -45,17 +74,11 @@ impl Outgoing {
         let unique_ids = message.get_property(names::UNIQ_KEY).unwrap_or_default().to_owned();
         let properties = names::encode_text(&message.properties);
         let subjects = subjects(core, &message.topic, || vec![Subject::new(&message, body.len())]);
-        Ok(Self { message, unique_ids, body, sys_flag, properties, is_batch: false, subjects })
+        Self { message, unique_ids, body, sys_flag, properties, is_batch: false, subjects }
     }
 
-    /// Batches are not compressed: brokers take them apart.
-    pub(super) fn batch(core: &ProducerCore, mut messages: Vec<Message>) -> Result<Self, Error> {
-        batch::check(&messages)?;
-        for message in &mut messages {
-            validate::message(message, core.settings.max_message_size)?;
-            message.identify();
-        }
-        let message = batch::pack(&messages)?;
+    fn packed(core: &ProducerCore, messages: &[Message], tags: Option<&str>) -> Result<Self, Error> {
+        let message = batch::pack(messages)?.system(names::TAGS, tags.unwrap_or_default());
         validate::message(&message, core.settings.max_message_size)?;
         let ids: Vec<&str> = messages.iter().filter_map(|m| m.get_property(names::UNIQ_KEY)).collect();
         let properties = names::encode_text(&message.properties);

@@ -13,6 +13,7 @@ use super::result::{SendResult, SendStatus};
 use super::{ProducerCore, select};
 use crate::error::{Destination, Error};
 use crate::instance::route::Route;
+use crate::message::properties as names;
 use crate::meters::SendMeter;
 
 /// Answers after which a route is doubted: another broker may have taken over.
@@ -112,11 +113,7 @@ impl ProducerCore {
         let _permit = self.permit(timeout).await?;
         let call = Call::new(self, outgoing, timeout);
         let route = call.route().await?;
-        let no_queue = || Error::invalid("queue selector", "it chose no queue");
-        let queue = choose(&route.publish.queues).ok_or_else(no_queue)?;
-        if queue.topic != outgoing.message.topic {
-            return Err(Error::invalid(format!("{queue}"), "the message has another topic"));
-        }
+        let queue = chosen(&route, &outgoing.message.topic, choose)?;
         let left = call.left().ok_or_else(|| call.too_late())?;
         let sent = self.attempt(&route, &queue, outgoing, left).await;
         sent.inspect(|_| call.measure_success(&route)).inspect_err(|error| {
@@ -126,14 +123,34 @@ impl ProducerCore {
         })
     }
 
-    /// Hands a message to a connection; nothing will be known of it.
-    pub(super) async fn send_oneway(&self, outgoing: &Outgoing, timeout: Duration) -> Result<(), Error> {
+    /// The queue that `choose` wants, before a message is made ready for it.
+    pub(super) async fn choose(
+        &self,
+        topic: &str,
+        choose: impl FnOnce(&[MessageQueue]) -> Option<MessageQueue>,
+    ) -> Result<MessageQueue, Error> {
+        self.check_open()?;
+        let timeout = self.settings.send_msg_timeout;
+        let route = self.instance.publish_route(topic, self.settings.default_topic_queue_nums);
+        let late = |_| Error::Timeout { what: format!("the route of topic {topic}"), timeout };
+        let route = tokio::time::timeout(timeout, route).await.map_err(late)??;
+        chosen(&route, topic, choose)
+    }
+
+    /// Hands a message to a connection, for this queue or any; nothing will be known of it.
+    pub(super) async fn send_oneway(
+        &self,
+        outgoing: &Outgoing,
+        queue: Option<&MessageQueue>,
+        timeout: Duration,
+    ) -> Result<(), Error> {
         let _permit = self.permit(timeout).await?;
         let call = Call::new(self, outgoing, timeout);
         let route = call.route().await?;
-        let queue = match outgoing.message.get_property(crate::message::properties::SHARDING_KEY) {
-            Some(key) => select::select_by_hash(&route.publish.queues, key),
-            None => select::next_queue(&route.publish, self.faults.as_ref(), None),
+        let queue = match (queue, outgoing.message.get_property(names::SHARDING_KEY)) {
+            (Some(queue), _) => Some(queue),
+            (None, Some(key)) => select::select_by_hash(&route.publish.queues, key),
+            (None, None) => select::next_queue(&route.publish, self.faults.as_ref(), None),
         };
         let queue = queue.ok_or_else(|| Error::NoRoute { topic: outgoing.message.topic.clone() })?;
         let (broker, address) = self.address(&route, queue).await?;
@@ -264,6 +281,19 @@ impl<'a> Call<'a> {
             last: Box::new(last),
         })
     }
+}
+
+fn chosen(
+    route: &Route,
+    topic: &str,
+    choose: impl FnOnce(&[MessageQueue]) -> Option<MessageQueue>,
+) -> Result<MessageQueue, Error> {
+    let no_queue = || Error::invalid("queue selector", "it chose no queue");
+    let queue = choose(&route.publish.queues).ok_or_else(no_queue)?;
+    if queue.topic != topic {
+        return Err(Error::invalid(format!("{queue}"), "the message has another topic"));
+    }
+    Ok(queue)
 }
 
 fn is_doubtful(error: &Error) -> bool {

@@ -8,12 +8,11 @@ use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::message::{id, sysflag};
 use ferromq_remoting::Connection;
 
-use super::{Producer, SendResult, SendStatus};
+use super::{Producer, ProducerCore, SendResult, SendStatus};
 use crate::error::{Destination, Error};
-use crate::instance::Instance;
 use crate::instance::member::BoxFuture;
 use crate::message::{Message, MessageExt, properties as names};
-use crate::trace::{Ended, Trace};
+use crate::trace::Ended;
 
 /// What became of the transaction that a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -173,33 +172,31 @@ impl TransactionProducer {
 pub(crate) struct CheckRequest {
     pub(crate) message: MessageExt,
     pub(crate) command: RemotingCommand,
-    pub(crate) trace: Option<Trace>,
 }
 
 impl CheckRequest {
     /// Asks the listener and answers over the connection that the question came from.
     pub(crate) async fn answer(
         self,
-        instance: &Instance,
-        group: String,
+        core: &ProducerCore,
         check: TransactionCheck,
         connection: Arc<Connection>,
     ) {
         let unique_id = self.message.msg_id.clone();
-        let ended = self.trace.as_ref().map(|_| Ended::of_checked(&self.message));
+        let ended = core.trace.as_ref().map(|_| Ended::of_checked(&self.message));
         // A listener that panics ends this task, and the broker asks again.
         let state = (check.0)(self.message).await;
         let copied = |name: &str| self.command.field(name).map(str::to_owned);
         let mut answer = RemotingCommand::request(request::END_TRANSACTION)
-            .with("producerGroup", group)
+            .with("producerGroup", &core.group)
             .with("commitOrRollback", state.on_wire())
             .with("fromTransactionCheck", true)
             .with("msgId", &unique_id);
         for name in ["topic", "tranStateTableOffset", "commitLogOffset", "transactionId", "bname"] {
             answer = answer.with_some(name, copied(name));
         }
-        connection.oneway(instance.transport.prepare(answer));
-        if let (Some(trace), Some(ended)) = (&self.trace, ended) {
+        connection.oneway(core.instance.transport.prepare(answer));
+        if let (Some(trace), Some(ended)) = (&core.trace, ended) {
             trace.ended(ended, &unique_id, &connection.peer().to_string(), state, true);
         }
     }
