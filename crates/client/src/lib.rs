@@ -23,6 +23,7 @@
 //! [batches](Producer::send_batch), sends [without an answer](Producer::send_oneway), to
 //! [a queue of your choice](Producer::send_with_selector), with a [delay](Message::delay_level), and with a
 //! [sharding key](Message::sharding_key) that keeps related messages in order. With
+//! [`auto_batch`](ProducerBuilder::auto_batch) many small messages share requests by themselves. With
 //! [`send_latency_fault_enable`](ProducerBuilder::send_latency_fault_enable) brokers that are slow or failing are left
 //! alone for a while.
 //!

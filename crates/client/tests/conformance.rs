@@ -407,6 +407,31 @@ async fn a_transactional_message_is_seen_when_its_transaction_is_committed() {
 }
 
 #[tokio::test]
+async fn sends_that_share_a_request_have_results_of_their_own() {
+    let stage = Stage::set().await;
+    let (client, topic, inbox) = (stage.client(), stage.name("T"), Inbox::default());
+    let producer = client.producer(stage.name("p")).auto_batch(true).start().await.unwrap();
+    producer.send(Message::new(&*topic, "creates the topic")).await.unwrap();
+    let mut sends = tokio::task::JoinSet::new();
+    for number in 0..100 {
+        let (producer, body) = (producer.clone(), number.to_string());
+        let message = Message::new(&*topic, body.clone()).tag("A").keys([format!("key-{number}")]);
+        sends.spawn(async move { (body, producer.send(message).await.unwrap()) });
+    }
+    let sent = sends.join_all().await;
+    let _consumer = stage.collect(&client, &topic, "g", &inbox).await;
+    eventually("all messages", async || inbox.len() >= 101).await;
+    let messages = inbox.messages();
+    for (body, result) in sent {
+        let stored = messages.iter().find(|message| message.offset_msg_id == result.offset_msg_id).unwrap();
+        assert_eq!((&stored.body[..], stored.queue_offset), (body.as_bytes(), result.queue_offset));
+        let keys: Vec<_> = stored.keys().collect();
+        assert_eq!((stored.tags(), keys), (Some("A"), vec![&*format!("key-{body}")]));
+    }
+    stage.clear([client]).await;
+}
+
+#[tokio::test]
 async fn a_trace_is_understood_by_mqadmin() {
     let stage = Stage::set().await;
     let (client, topic, inbox) = (stage.client(), stage.name("T"), Inbox::default());

@@ -332,10 +332,13 @@ async fn nothing_is_left_of_a_client_that_was_shut_down_or_dropped() {
             .producer("pg")
             .send_latency_fault_enable(true)
             .start_detector_enable(true)
+            .auto_batch(true)
+            .enable_trace(true)
             .start()
             .await
             .unwrap();
         producer.send(Message::new("T", "x")).await.unwrap();
+        producer.send_oneway(Message::new("T", "x")).await.unwrap();
         assert!(tasks() > before);
         if orderly {
             client.shutdown().await;
