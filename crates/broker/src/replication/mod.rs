@@ -52,6 +52,9 @@ const FIRST_OFFSET_TRIES: u32 = 20;
 const FIRST_OFFSET_PAUSE: Duration = Duration::from_millis(500);
 /// How soon a slave connects again to a master that a controller named.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// How soon a new master that does not say yet where its HA port is is asked again at first, and at last.
+const ASK_AGAIN_FIRST: Duration = Duration::from_millis(20);
+const ASK_AGAIN_LAST: Duration = Duration::from_secs(1);
 /// Notices of a controller that may wait.
 const NOTICES_MAX: usize = 16;
 /// How long the master may take to say it.
@@ -407,13 +410,30 @@ impl Controlled {
         }
     }
 
-    /// Copies from now on what is not in the log from the master at `address`, or from nobody.
-    fn synchronize(&self, address: Option<&str>, broker: &Arc<Broker>) {
+    /// Looks for the HA port of the master at `address` from now on, and copies from it what is not in the log; `None`: from nobody.
+    fn synchronize(self: &Arc<Self>, address: Option<&str>, broker: &Arc<Broker>) {
         self.end_synchronizing();
         self.master.address.send_replace(address.map(str::to_owned));
-        if address.is_some() {
-            let task = tokio::spawn(synchronize::run(broker.clone(), self.master.clone()));
+        if let Some(address) = address.map(str::to_owned) {
+            let (controlled, tables) = (self.clone(), synchronize::run(broker.clone(), self.master.clone()));
+            let both = async move { tokio::join!(controlled.look_for_ha_port(&address), tables).1 };
+            let task = tokio::spawn(both);
             *self.synchronizing.lock() = Some(task);
+        }
+    }
+
+    /// Asks the master itself, which is registered at name servers a little later than it is named by the controller.
+    async fn look_for_ha_port(&self, master: &str) {
+        let mut pause = ASK_AGAIN_FIRST;
+        loop {
+            let question = RemotingCommand::request(request::EXCHANGE_BROKER_HA_INFO);
+            let answer = self.master.client.invoke(master, question, ASK_TIMEOUT).await;
+            let told = answer.as_ref().ok().and_then(|answer| answer.field("masterHaAddress"));
+            if let Some(ha_address) = told.filter(|address| !address.is_empty()) {
+                return self.master_is(Some(master), Some(ha_address));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(ASK_AGAIN_LAST);
         }
     }
 
