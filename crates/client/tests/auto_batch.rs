@@ -21,7 +21,7 @@ use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::message::batch;
 use support::fake::{self, FakeServer, Reply, stored};
 use support::inbox::Inbox;
-use support::{Cluster, eventually};
+use support::{Cluster, PATIENCE, eventually};
 
 /// A producer that sends a batch when it is full, and not before.
 fn patient(client: &Client) -> ProducerBuilder {
@@ -199,6 +199,17 @@ async fn too_much_that_is_held_back_makes_the_next_ones_go_alone() {
     // The client's end is an orderly end of its producers, too.
     client.shutdown().await;
     waiting.await.unwrap();
+}
+
+#[tokio::test]
+async fn two_ends_at_one_time_leave_nobody_waiting() {
+    let (_names, _broker, client) = fakes(stored(response::SUCCESS));
+    let producer = patient(&client).topics(["T"]).start().await.unwrap();
+    let waiting = held(producer.send(Message::new("T", "waits"))).await;
+    // The second one does not wait for the orderly end that the first one has begun.
+    tokio::join!(client.shutdown(), client.shutdown());
+    let answer = tokio::time::timeout(PATIENCE, waiting).await.unwrap();
+    assert!(matches!(answer, Ok(_) | Err(Error::Closed { .. })), "{answer:?}");
 }
 
 #[tokio::test]

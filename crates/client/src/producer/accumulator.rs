@@ -158,7 +158,12 @@ impl Accumulator {
     ) -> Result<SendResult, Error> {
         let (receipt, answer) = oneshot::channel();
         self.add(core, message, queue, Some(receipt))?;
-        answer.await.unwrap_or_else(|_| Err(core.closed_error()))
+        tokio::select! {
+            biased;
+            answer = answer => answer.unwrap_or_else(|_| Err(core.closed_error())),
+            // From then on nobody carries what is held back.
+            () = core.instance.stop.cancelled() => Err(core.closed_error()),
+        }
     }
 
     /// As [`send`](Self::send) without an answer: the message is only held back when this returns.
