@@ -16,7 +16,8 @@
 //! left                       it has left the group in order, as the line `leave` in its input told it to
 //! ```
 //!
-//! and a producer, where STATE is `commit`, `rollback` or `unknown`; a check is answered by committing:
+//! and a producer, where STATE is `commit`, `rollback` or `unknown`. A check is answered by committing, of the body `dropped` by
+//! rolling back:
 //!
 //! ```text
 //! sent BODY STATE ID         with the id of the message, which is that of the transaction
@@ -141,7 +142,11 @@ fn tell_queues(consumer: &PushConsumer, topic: &str, known: &mut Vec<i32>) {
 async fn transact(client: &Client, topic: &str, group: &str) -> Result<(), Error> {
     let check = |message: ferromq_client::MessageExt| async move {
         tell(&format!("checked {}", String::from_utf8_lossy(&message.body)));
-        LocalTransactionState::CommitMessage
+        if &message.body[..] == b"dropped" {
+            LocalTransactionState::RollbackMessage
+        } else {
+            LocalTransactionState::CommitMessage
+        }
     };
     let producer =
         client.producer(group).send_msg_timeout(Duration::from_secs(20)).start_transactional(check).await?;

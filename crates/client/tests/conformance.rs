@@ -382,9 +382,15 @@ async fn a_transactional_message_is_seen_when_its_transaction_is_committed() {
     let producer = client
         .producer(stage.name("p"))
         .start_transactional(move |message| {
-            let queue = message.queue.clone();
+            let (queue, is_bad) = (message.queue.clone(), &message.body[..] == b"rolled back");
             asked.put("check", &Delivery { messages: vec![Arc::new(message)], queue });
-            async { LocalTransactionState::CommitMessage }
+            async move {
+                if is_bad {
+                    LocalTransactionState::RollbackMessage
+                } else {
+                    LocalTransactionState::CommitMessage
+                }
+            }
         })
         .await
         .unwrap();
@@ -399,9 +405,13 @@ async fn a_transactional_message_is_seen_when_its_transaction_is_committed() {
     }
     let _consumer = stage.collect(&client, &topic, "g", &inbox).await;
     eventually("two messages", async || inbox.bodies().len() >= 2).await;
-    // RocketMQ notes decisions late: if it asks before that, a committed message is stored twice.
-    assert_eq!(inbox.bodies().into_keys().collect::<Vec<_>>(), ["asked for", "committed"]);
-    assert!(checked.bodies().contains_key("asked for"));
+    let copies = inbox.bodies();
+    assert_eq!(copies.keys().collect::<Vec<_>>(), ["asked for", "committed"]);
+    // RocketMQ notes outcomes late. If it asks before that, it stores a committed message once more for each answer.
+    let checks = checked.bodies();
+    assert!(copies["asked for"] <= checks["asked for"], "{copies:?} {checks:?}");
+    let again = checks.get("committed").copied().unwrap_or_default();
+    assert!(copies["committed"] <= 1 + again, "{copies:?} {checks:?}");
     assert!(inbox.messages().iter().all(|message| message.transaction_id() == Some(&message.msg_id)));
     stage.clear([client]).await;
 }

@@ -70,6 +70,9 @@ impl fmt::Debug for TransactionCheck {
 /// The message is stored first, invisible; then the transaction runs; then the broker is told the outcome. If that does not
 /// reach it, because this process or the network died, the broker asks any producer of the group, whose check listener
 /// looks up what became of the transaction.
+///
+/// A busy broker may also ask about a transaction whose outcome it was told seconds ago, and then stores a committed message
+/// once more (`docs/spec/03-broker.md` 19, item 41): as with any other message, consumers may get it more than once.
 #[derive(Clone, Debug)]
 pub struct TransactionProducer {
     producer: Producer,

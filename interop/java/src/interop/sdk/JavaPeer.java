@@ -134,7 +134,8 @@ final class JavaPeer {
             @Override
             public LocalTransactionState checkLocalTransaction(MessageExt message) {
                 tell("checked " + Inbox.body(message));
-                return LocalTransactionState.COMMIT_MESSAGE;
+                boolean dropped = Inbox.body(message).equals("dropped");
+                return dropped ? LocalTransactionState.ROLLBACK_MESSAGE : LocalTransactionState.COMMIT_MESSAGE;
             }
         });
         producer.start();
