@@ -187,7 +187,7 @@ async fn messages_are_found_by_key_id_and_offset() {
     let by_id = async || admin.query_message_by_unique_key(&topic, &sent[1].msg_id).await.unwrap();
     eventually("it is in the index", async || by_id().await.len() == 1).await;
     let message = by_id().await.remove(0);
-    assert_eq!((&message.body[..], &message.queue), (&b"b"[..], &sent[1].queue));
+    assert_eq!((&message.body[..], &*message.queue), (&b"b"[..], &sent[1].queue));
     let by_key = admin.query_message_by_key(&topic, "b", 32, 0..i64::MAX).await.unwrap();
     assert_eq!((by_key.len(), &by_key[0]), (1, &message));
     assert_eq!(admin.query_message_by_key(&topic, "nobody's", 32, 0..i64::MAX).await.unwrap(), []);
@@ -235,7 +235,7 @@ async fn clients_are_seen_and_consume_what_they_are_told_to() {
     let info = admin.consumer_running_info(&group, client.id(), false).await.unwrap();
     assert!(info.subscription_set.iter().any(|subscription| subscription.topic == topic));
     let offsets = admin.consumer_offsets(&topic, &group, None).await.unwrap();
-    assert_eq!(offsets[client.id()][&message.queue], 2);
+    assert_eq!(offsets[client.id()][&*message.queue], 2);
     assert_eq!(
         code(admin.consumer_running_info(&group, "nobody", false).await),
         Some(response::SYSTEM_ERROR)

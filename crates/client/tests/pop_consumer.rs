@@ -66,7 +66,7 @@ async fn a_pop_asks_for_what_is_subscribed_to_and_gives_receipts() {
     let receipts: Vec<_> = messages.iter().map(|message| message.receipt_handle().unwrap()).collect();
     assert_eq!(receipts, ["100 1700000000000 30000 3 0 a 2 100", "100 1700000000000 30000 3 0 a 2 103"]);
     assert_eq!(messages[0].property("1ST_POP_TIME"), Some("1700000000000"));
-    assert_eq!(messages[0].queue, MessageQueue::new("T", "a", 2));
+    assert_eq!(*messages[0].queue, MessageQueue::new("T", "a", 2));
     client.shutdown().await;
     assert!(matches!(consumer.receive(1, INVISIBLE).await, Err(Error::Closed { .. })));
 }

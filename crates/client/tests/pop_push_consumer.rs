@@ -76,7 +76,7 @@ async fn what_is_assigned_is_popped_from_and_acknowledged() {
     let asked = broker.asked(request::BATCH_ACK_MESSAGE).await;
     let body: BatchAckMessageRequestBody = json::from_slice(&asked.body).unwrap();
     assert_eq!((body.acks[0].start_offset, &*body.acks[0].bit_set), (100, "Cw=="), "bits 0, 1 and 3");
-    assert_eq!(inbox.messages()[0].queue, MessageQueue::new("T", "a", 2));
+    assert_eq!(*inbox.messages()[0].queue, MessageQueue::new("T", "a", 2));
     assert_eq!(consumer.assigned_queues(), [MessageQueue::new("T", "a", -1)]);
     client.shutdown().await;
 }

@@ -121,7 +121,7 @@ impl ProcessQueue {
     /// Removes messages that are done and returns up to where everything is done now; `None` if there was nothing.
     ///
     /// Progress is held back by the oldest message that is not finished.
-    pub(crate) fn remove(&self, messages: &[Arc<MessageExt>]) -> Option<i64> {
+    pub(crate) fn remove<'m>(&self, messages: impl IntoIterator<Item = &'m Arc<MessageExt>>) -> Option<i64> {
         let mut state = self.state.lock();
         state.last_consume_ms = now_ms();
         if state.messages.is_empty() {
@@ -153,10 +153,11 @@ impl ProcessQueue {
 
     /// The listener begins with these.
     pub(crate) fn note_start(&self, messages: &[Arc<MessageExt>]) {
+        let now = Instant::now();
         let mut state = self.state.lock();
         for message in messages {
             if let Some(cached) = state.messages.get_mut(&message.queue_offset) {
-                cached.started = Some(Instant::now());
+                cached.started = Some(now);
             }
         }
     }

@@ -4,6 +4,7 @@ use ferromq_protocol::body::MessageQueue;
 use ferromq_protocol::command::{FieldError, RemotingCommand};
 use ferromq_protocol::message::{properties, sysflag};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use super::compression::decompress;
 use super::{MessageExt, properties as names};
@@ -33,7 +34,7 @@ pub(crate) fn pushed_reply(command: &RemotingCommand, now_ms: i64) -> Result<Mes
         msg_id: list.get(names::UNIQ_KEY).cloned().unwrap_or_default(),
         offset_msg_id: String::new(),
         properties: list,
-        queue: MessageQueue::new(topic, "", command.number("queueId")?),
+        queue: Arc::new(MessageQueue::new(topic, "", command.number("queueId")?)),
         queue_offset: 0,
         commit_log_offset: 0,
         sys_flag,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ferromq_protocol::body::MessageQueue;
@@ -27,8 +28,8 @@ pub struct MessageExt {
     pub msg_id: String,
     /// Where it is stored: another one after each retry.
     pub offset_msg_id: String,
-    /// The queue that it was read from.
-    pub queue: MessageQueue,
+    /// The queue that it was read from; messages that came together share it.
+    pub queue: Arc<MessageQueue>,
     /// Its position in the queue.
     pub queue_offset: i64,
     /// Its position in the broker's log, bytes.
@@ -85,7 +86,7 @@ impl MessageExt {
         message
     }
 
-    fn read(record: &RecordView<'_>, pulled: &Bytes, queue: MessageQueue) -> io::Result<Self> {
+    fn read(record: &RecordView<'_>, pulled: &Bytes, queue: Arc<MessageQueue>) -> io::Result<Self> {
         let mut sys_flag = record.sys_flag();
         let body = if sys_flag & sysflag::COMPRESSED != 0 {
             let body = decompress(record.body(), sys_flag)?;
@@ -139,35 +140,43 @@ impl MessageExt {
 }
 
 fn owned(encoded: &[u8]) -> BTreeMap<String, String> {
-    properties::iter(encoded).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    let mut owned = BTreeMap::new();
+    for (name, value) in properties::iter(encoded) {
+        owned.insert(name.to_owned(), value.to_owned());
+    }
+    owned
 }
 
 /// The messages in the body of an answer to a pull, as they were pulled from `queue`. A record that can't be read ends the
 /// list: what is behind it can't be told from it.
 pub(crate) fn decode_pulled(pulled: &Bytes, queue: &MessageQueue) -> Vec<MessageExt> {
+    let queue = Arc::new(queue.clone());
     decode(pulled, |_| queue.clone())
 }
 
 /// The messages in a body, each of the queue of this broker that its record names.
 pub(crate) fn decode_stored(stored: &Bytes, broker: &str) -> Vec<MessageExt> {
-    decode(stored, |record| MessageQueue::new(record.topic().unwrap_or_default(), broker, record.queue_id()))
+    decode(stored, |record| {
+        Arc::new(MessageQueue::new(record.topic().unwrap_or_default(), broker, record.queue_id()))
+    })
 }
 
-fn decode(pulled: &Bytes, queue_of: impl Fn(&RecordView<'_>) -> MessageQueue) -> Vec<MessageExt> {
+fn decode(pulled: &Bytes, queue_of: impl Fn(&RecordView<'_>) -> Arc<MessageQueue>) -> Vec<MessageExt> {
     const WRAPPED: i32 = sysflag::INNER_BATCH | sysflag::NEED_UNWRAP;
     let mut messages = Vec::new();
     let mut rest = &pulled[..];
     while !rest.is_empty() {
         let read = RecordView::parse(rest).map_err(io::Error::other).and_then(|record| {
             let message = MessageExt::read(&record, pulled, queue_of(&record))?;
-            let inner = if message.sys_flag & WRAPPED == WRAPPED { message.unwrap()? } else { vec![message] };
-            Ok((record.size(), inner))
+            if message.sys_flag & WRAPPED == WRAPPED {
+                messages.append(&mut message.unwrap()?);
+            } else {
+                messages.push(message);
+            }
+            Ok(record.size())
         });
         match read {
-            Ok((size, inner)) => {
-                messages.extend(inner);
-                rest = &rest[size..];
-            }
+            Ok(size) => rest = &rest[size..],
             Err(reason) => {
                 let at = pulled.len() - rest.len();
                 tracing::error!(at, %reason, "a message of a broker can't be read, it and those behind it are left out");

@@ -46,7 +46,7 @@ impl Inbox {
     pub(crate) fn by_queue(&self) -> BTreeMap<MessageQueue, Vec<i64>> {
         let mut queues: BTreeMap<MessageQueue, Vec<i64>> = BTreeMap::new();
         for (_, message) in self.messages.lock().iter() {
-            queues.entry(message.queue.clone()).or_default().push(message.queue_offset);
+            queues.entry((*message.queue).clone()).or_default().push(message.queue_offset);
         }
         queues
     }

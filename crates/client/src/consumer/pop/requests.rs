@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -165,7 +166,7 @@ impl Subscriber {
             {
                 message.reconsume_times = count;
             }
-            message.queue.topic = handle.origin.real_topic(&target.topic, &self.group);
+            Arc::make_mut(&mut message.queue).topic = handle.origin.real_topic(&target.topic, &self.group);
             message.topic.clone_from(&target.topic);
             let first_pop = message.properties.entry(names::FIRST_POP_TIME.to_owned());
             first_pop.or_insert_with(|| pop_time.to_string());

@@ -1,9 +1,9 @@
 //! Deliveries to a concurrent listener (`docs/spec/07-client.md` 15).
 
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferromq_protocol::body::MessageQueue;
 use tokio::time::Instant;
 
 use super::core::PushCore;
@@ -30,14 +30,38 @@ pub(super) type ConcurrentListener = Arc<Call<ConsumeResult>>;
 pub(super) enum Chunk {
     Pulled {
         queue: Arc<ProcessQueue>,
-        messages: Vec<Arc<MessageExt>>,
+        messages: Part,
     },
     Popped {
         queue: Arc<PopQueue>,
-        messages: Vec<Arc<MessageExt>>,
+        messages: Part,
         /// When the messages become visible to other members of the group.
         returns_at: Instant,
     },
+}
+
+/// Some of the messages that came together: whoever has a part shares the list.
+#[derive(Debug)]
+pub(super) struct Part {
+    all: Arc<[Arc<MessageExt>]>,
+    range: Range<usize>,
+}
+
+impl Part {
+    /// The list in parts of at most this size.
+    pub(super) fn parts_of(messages: &[Arc<MessageExt>], size: usize) -> impl Iterator<Item = Self> {
+        let all: Arc<[_]> = messages.into();
+        let starts = (0..all.len()).step_by(size);
+        starts.map(move |start| Self { range: start..all.len().min(start + size), all: all.clone() })
+    }
+}
+
+impl Deref for Part {
+    type Target = [Arc<MessageExt>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.all[self.range.clone()]
+    }
 }
 
 impl Chunk {
@@ -52,9 +76,8 @@ impl Chunk {
 impl PushCore {
     /// Has messages of a queue delivered as soon as there is a worker for them.
     pub(super) fn deliver(&self, queue: &Arc<ProcessQueue>, messages: &[Arc<MessageExt>]) {
-        let chunks = messages.chunks(self.settings.batch_max);
-        let chunk = |chunk: &[_]| Chunk::Pulled { queue: queue.clone(), messages: chunk.to_vec() };
-        self.waiting.put(chunks.map(chunk));
+        let parts = Part::parts_of(messages, self.settings.batch_max);
+        self.waiting.put(parts.map(|messages| Chunk::Pulled { queue: queue.clone(), messages }));
     }
 
     /// Nothing that waits for the listener from queues that were taken away reaches it any more.
@@ -67,7 +90,9 @@ impl PushCore {
         let Listener::Concurrent(listener) = &self.listener else { return };
         while let Some(chunk) = self.waiting.next().await {
             match chunk {
-                Chunk::Pulled { queue, messages } => self.consume_pulled(listener, queue, messages).await,
+                Chunk::Pulled { queue, messages } => {
+                    self.consume_pulled(listener, &queue, &messages).await;
+                }
                 Chunk::Popped { queue, messages, returns_at } => {
                     self.consume_popped(listener, &queue, &messages, returns_at).await;
                 }
@@ -79,13 +104,12 @@ impl PushCore {
     pub(super) async fn call_listener(
         &self,
         listener: &ConcurrentListener,
-        queue: &MessageQueue,
         messages: &[Arc<MessageExt>],
         stats: &TopicStats,
     ) -> ConsumeResult {
         let traced = self.subscriber.trace_delivery(messages);
         let started = Instant::now();
-        let result = call(&**listener, queue, messages.to_vec()).await;
+        let result = call(&**listener, messages).await;
         let has_panicked = result.is_err();
         let result = result.unwrap_or_else(|_| ConsumeResult::reconsume_later());
         let succeeded = result.succeeded_of(messages.len());
@@ -100,21 +124,21 @@ impl PushCore {
     async fn consume_pulled(
         self: &Arc<Self>,
         listener: &ConcurrentListener,
-        queue: Arc<ProcessQueue>,
-        messages: Vec<Arc<MessageExt>>,
+        queue: &Arc<ProcessQueue>,
+        messages: &[Arc<MessageExt>],
     ) {
         if queue.is_dropped() {
             return;
         }
-        queue.note_start(&messages);
-        let result = self.call_listener(listener, &queue.queue, &messages, &queue.stats).await;
+        queue.note_start(messages);
+        let result = self.call_listener(listener, messages, &queue.stats).await;
         if queue.is_dropped() {
             // Whoever has the queue now gets them again.
             return;
         }
-        let staying = self.settle(&queue, messages, result).await;
+        let staying = self.settle(queue, messages, result).await;
         if !staying.is_empty() {
-            self.spawn_consuming(self.clone().deliver_later(queue, staying));
+            self.spawn_consuming(self.clone().deliver_later(queue.clone(), staying));
         }
     }
 
@@ -122,7 +146,7 @@ impl PushCore {
     async fn deliver_later(self: Arc<Self>, queue: Arc<ProcessQueue>, messages: Vec<Arc<MessageExt>>) {
         let pause = self.subscriber.pause_unless_dropped(&queue, LOCAL_RETRY_DELAY);
         if self.subscriber.stop.run_until_cancelled(pause).await == Some(true) {
-            self.waiting.put([Chunk::Pulled { queue, messages }]);
+            self.deliver(&queue, &messages);
         }
     }
 
@@ -131,25 +155,25 @@ impl PushCore {
     async fn settle(
         &self,
         queue: &ProcessQueue,
-        messages: Vec<Arc<MessageExt>>,
+        messages: &[Arc<MessageExt>],
         result: ConsumeResult,
     ) -> Vec<Arc<MessageExt>> {
-        let (mut done, mut staying) = (messages, Vec::new());
-        let failed = done.split_off(result.succeeded_of(done.len()));
+        let (succeeded, failed) = messages.split_at(result.succeeded_of(messages.len()));
+        let (mut given_back, mut staying) = (Vec::new(), Vec::new());
         for message in failed {
             if !self.subscriber.is_clustering() {
                 tracing::warn!(queue = %queue.queue, id = message.msg_id, "not consumed, and broadcast messages do not come again");
-                done.push(message);
-            } else if !queue.contains(&message)
-                || self.send_back(&message, result.next_delay_level(), self.reconsume_times_max()).await
+                given_back.push(message.clone());
+            } else if !queue.contains(message)
+                || self.send_back(message, result.next_delay_level(), self.reconsume_times_max()).await
             {
                 // Or it was given back already, because it took too long.
-                done.push(message);
+                given_back.push(message.clone());
             } else {
-                staying.push(queue.count_reconsume(&message));
+                staying.push(queue.count_reconsume(message));
             }
         }
-        let progress = queue.remove(&done);
+        let progress = queue.remove(succeeded.iter().chain(&given_back));
         if let Some(offset) = progress.filter(|_| !queue.is_dropped()) {
             self.subscriber.offsets.update(&queue.queue, offset, true);
         }
@@ -173,7 +197,7 @@ impl PushCore {
                         break;
                     }
                     tracing::warn!(queue = %queue.queue, id = message.msg_id, "the listener takes too long");
-                    if let Some(offset) = queue.remove(&[message]) {
+                    if let Some(offset) = queue.remove([&message]) {
                         self.subscriber.offsets.update(&queue.queue, offset, true);
                     }
                 }

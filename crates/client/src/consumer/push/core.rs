@@ -267,15 +267,15 @@ impl ConsumerMember for PushCore {
     ) -> BoxFuture<Option<ConsumeMessageDirectlyResult>> {
         Box::pin(async move {
             let started = Instant::now();
-            let (queue, messages) = (message.queue.clone(), vec![Arc::new(message)]);
+            let messages = [Arc::new(message)];
             let (order, result) = match &self.listener {
                 Listener::Concurrent(listener) => {
-                    let called = call(&**listener, &queue, messages).await;
+                    let called = call(&**listener, &messages).await;
                     let is_done = called.map(|result| result.succeeded_of(1) == 1);
                     (false, is_done.map(|done| if done { CMResult::Success } else { CMResult::Later }))
                 }
                 Listener::Orderly(listener) => {
-                    let called = call(&**listener, &queue, messages).await;
+                    let called = call(&**listener, &messages).await;
                     let result = called.map(|result| match result {
                         ConsumeOrderlyResult::Success => CMResult::Success,
                         ConsumeOrderlyResult::Commit => CMResult::Commit,

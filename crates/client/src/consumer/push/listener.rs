@@ -18,7 +18,7 @@ pub struct Delivery {
     /// The messages; at least one.
     pub messages: Vec<Arc<MessageExt>>,
     /// The queue.
-    pub queue: MessageQueue,
+    pub queue: Arc<MessageQueue>,
 }
 
 /// What a concurrent listener says about a delivery.
@@ -153,12 +153,10 @@ impl fmt::Debug for Listener {
 pub(super) struct Panicked;
 
 /// Calls a listener with messages of a queue. Its panic costs one delivery, not the consumer.
-pub(super) async fn call<R>(
-    listener: &Call<R>,
-    queue: &MessageQueue,
-    messages: Vec<Arc<MessageExt>>,
-) -> Result<R, Panicked> {
-    let delivery = Delivery { messages, queue: queue.clone() };
+pub(super) async fn call<R>(listener: &Call<R>, messages: &[Arc<MessageExt>]) -> Result<R, Panicked> {
+    let Some(first) = messages.first() else { return Err(Panicked) };
+    let queue = &first.queue;
+    let delivery = Delivery { messages: messages.to_vec(), queue: queue.clone() };
     let panicked = || {
         tracing::error!(%queue, "the listener panicked");
         Panicked
@@ -179,7 +177,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_an_error_wherever_it_happens() {
-        let (queue, messages) = (MessageQueue::new("T", "a", 0), || vec![Arc::new(message("T", 0))]);
+        let messages = [Arc::new(message("T", 0))];
         let at_once = Listener::concurrent(|_| -> std::future::Ready<ConsumeResult> { panic!("at once") });
         let later = Listener::concurrent(|_| async {
             tokio::task::yield_now().await;
@@ -191,7 +189,7 @@ mod tests {
         let fine = Listener::concurrent(|_| async { Ok::<(), std::io::Error>(()) });
         for (listener, is_fine) in [(at_once, false), (later, false), (fine, true)] {
             let Listener::Concurrent(listener) = listener else { unreachable!() };
-            assert_eq!(call(&*listener, &queue, messages()).await.is_ok(), is_fine);
+            assert_eq!(call(&*listener, &messages).await.is_ok(), is_fine);
         }
     }
 

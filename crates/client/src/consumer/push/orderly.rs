@@ -62,7 +62,7 @@ impl PushCore {
         }
         let traced = self.subscriber.trace_delivery(&messages);
         let started = Instant::now();
-        let result = call(&**listener, &queue.queue, messages.clone()).await;
+        let result = call(&**listener, &messages).await;
         let has_panicked = result.is_err();
         let result = result.unwrap_or(ConsumeOrderlyResult::SuspendCurrentQueue(None));
         let is_done = matches!(result, ConsumeOrderlyResult::Success | ConsumeOrderlyResult::Commit);

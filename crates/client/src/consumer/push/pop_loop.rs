@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::concurrent::Chunk;
+use super::concurrent::{Chunk, Part};
 use super::core::PushCore;
 use super::popped::bytes_of;
 use super::pull_loop::{FLOW_CONTROL_DELAY, SUSPENDED_DELAY};
@@ -64,12 +64,8 @@ impl PushCore {
         queue.take_in(messages.len(), bytes_of(&messages));
         // All queues of a broker may be popped from at once, but a delivery is from one.
         let of_one_queue = messages.chunk_by(|left, right| left.queue == right.queue);
-        let chunks = of_one_queue.flat_map(|messages| messages.chunks(self.settings.batch_max));
-        self.waiting.put(chunks.map(|chunk| Chunk::Popped {
-            queue: queue.clone(),
-            messages: chunk.to_vec(),
-            returns_at,
-        }));
+        let parts = of_one_queue.flat_map(|messages| Part::parts_of(messages, self.settings.batch_max));
+        self.waiting.put(parts.map(|messages| Chunk::Popped { queue: queue.clone(), messages, returns_at }));
     }
 
     /// How long the next pop has to wait; `None` if not at all.

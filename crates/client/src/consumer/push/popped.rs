@@ -28,7 +28,7 @@ impl PushCore {
             // They come again, to whoever is there then.
             return let_go(queue, messages);
         }
-        let result = self.call_listener(listener, &first.queue, messages, &queue.stats).await;
+        let result = self.call_listener(listener, messages, &queue.stats).await;
         if Instant::now() >= returns_at {
             let group = &self.subscriber.group;
             tracing::warn!(group, id = first.msg_id, "the listener took too long, the messages come again");
