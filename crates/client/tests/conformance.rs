@@ -465,13 +465,18 @@ async fn a_trace_is_understood_by_mqadmin() {
     let admin = client.admin();
     let trace = async || admin.message_trace(TRACE_TOPIC, &sent.msg_id, 0..i64::MAX).await;
     eventually("the trace", async || trace().await.is_ok_and(|records| records.len() == 3)).await;
-    if let Some(shown) = stage.mqadmin(&["queryMsgTraceById", "-i", &sent.msg_id]) {
+    // The tool gives up when a name server that a busy machine lets wait does not answer within 3 s.
+    eventually("mqadmin shows it", async || {
+        let Some(shown) = stage.mqadmin(&["queryMsgTraceById", "-i", &sent.msg_id]) else { return true };
         let row = |kind: &str, group: &str| {
             let lines = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
             lines.filter(|words| words.starts_with(&[kind, group]) && words.ends_with(&["success"])).count()
         };
-        assert_eq!((row("Pub", &producers), row("Sub", &consumers)), (1, 1), "{shown}");
-    }
+        let rows = (row("Pub", &producers), row("Sub", &consumers));
+        assert!(rows == (1, 1) || shown.contains("RemotingTimeoutException"), "{rows:?} {shown}");
+        rows == (1, 1)
+    })
+    .await;
     stage.clear([client]).await;
 }
 
