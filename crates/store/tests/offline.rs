@@ -55,16 +55,16 @@ fn image(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, u64, i64, i64)> {
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory).unwrap() {
             let entry = entry.unwrap();
-            let metadata = entry.metadata().unwrap();
-            let content = if metadata.is_dir() {
+            let content = if entry.file_type().unwrap().is_dir() {
                 directories.push(entry.path());
                 Vec::new()
             } else {
+                // A file that was just unpacked gets its blocks when it is written back.
+                fs::File::open(entry.path()).unwrap().sync_all().unwrap();
                 fs::read(entry.path()).unwrap()
             };
-            // A large file that was just unpacked gets its blocks when the system writes it back.
-            let blocks = if metadata.len() < 16 << 20 { metadata.blocks() } else { 0 };
-            image.insert(entry.path(), (content, blocks, metadata.mtime(), metadata.ctime()));
+            let metadata = entry.metadata().unwrap();
+            image.insert(entry.path(), (content, metadata.blocks(), metadata.mtime(), metadata.ctime()));
         }
     }
     image
