@@ -176,7 +176,7 @@ pub use ferromq_protocol as protocol;
 pub use ferromq_protocol::body::MessageQueue;
 pub use ferromq_remoting::Tls;
 pub use instance::{AddressServer, Credentials};
-pub use message::{Compression, Message, MessageExt};
+pub use message::{Compression, Message, MessageExt, Properties};
 pub use producer::{
     LocalTransactionState, Producer, ProducerBuilder, SendResult, SendStatus, TransactionProducer,
     TransactionSendResult, select_by_hash,

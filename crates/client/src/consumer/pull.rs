@@ -156,7 +156,7 @@ impl Subscriber {
     /// The messages of an answer that this consumer wants.
     fn messages(&self, queue: &ProcessQueue, answer: &RemotingCommand) -> Vec<Arc<MessageExt>> {
         let subscription = self.subscription(&queue.queue.topic);
-        let end = |field| answer.field(field).unwrap_or_default().to_owned();
+        let end = |field| answer.field(field).unwrap_or_default();
         let (min_offset, max_offset) = (end("minOffset"), end("maxOffset"));
         let delta = answer.number_or_none::<i64>("offsetDelta").unwrap_or(None).unwrap_or(0);
         let wanted = decode_pulled(&answer.body, &queue.queue).into_iter();
@@ -164,15 +164,15 @@ impl Subscriber {
             message.queue_offset += delta;
             if queue.queue.topic.starts_with(RETRY_PREFIX) {
                 if let Some(topic) = message.properties.get(names::RETRY_TOPIC) {
-                    message.topic.clone_from(topic);
+                    message.topic = topic.to_owned();
                 }
                 // It may have been popped before the group began to pull.
                 if let Some(topic) = Origin::normal_topic(&message.topic, &self.group) {
                     message.topic = topic.to_owned();
                 }
             }
-            message.properties.insert(names::MIN_OFFSET.to_owned(), min_offset.clone());
-            message.properties.insert(names::MAX_OFFSET.to_owned(), max_offset.clone());
+            message.properties.insert(names::MIN_OFFSET, min_offset);
+            message.properties.insert(names::MAX_OFFSET, max_offset);
             Arc::new(message)
         });
         wanted.collect()

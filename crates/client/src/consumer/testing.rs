@@ -1,12 +1,10 @@
 //! Messages for tests.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use ferromq_protocol::body::MessageQueue;
 use ferromq_protocol::message::{RecordFields, set_log_fields};
 
-use crate::message::{MessageExt, decode_pulled};
+use crate::message::{MessageExt, Properties, decode_pulled};
 
 /// A message of one byte at this place of queue 0.
 pub(crate) fn message(topic: &str, queue_offset: i64) -> MessageExt {
@@ -15,6 +13,6 @@ pub(crate) fn message(topic: &str, queue_offset: i64) -> MessageExt {
     RecordFields::new(topic, 0, host, b"x").encode_into(&mut bytes).unwrap();
     set_log_fields(&mut bytes, queue_offset, 0, 0);
     let mut messages = decode_pulled(&Bytes::from(bytes), &MessageQueue::new(topic, "a", 0));
-    messages[0].properties = BTreeMap::new();
+    messages[0].properties = Properties::default();
     messages.remove(0)
 }

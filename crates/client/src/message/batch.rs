@@ -1,7 +1,5 @@
 //! Several messages in one send (`docs/spec/07-client.md` 7.4).
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use ferromq_protocol::message::batch::{self, BatchMessage};
 use ferromq_protocol::names::RETRY_PREFIX;
@@ -37,24 +35,26 @@ const HEAD_BYTES: usize = 22;
 
 /// Bytes that a message takes in a batch.
 pub(crate) fn size(message: &Message) -> usize {
-    HEAD_BYTES + message.body.len() + names::encoded_len(&message.properties)
+    HEAD_BYTES + message.body.len() + message.properties.encoded().len()
 }
 
 /// One message that carries all of `messages`, which have their unique ids already.
 pub(crate) fn pack(messages: &[Message]) -> Result<Message, Error> {
     let mut body = Vec::with_capacity(messages.iter().map(size).sum());
     for (position, message) in messages.iter().enumerate() {
-        let properties = names::encode(&message.properties);
-        let part = BatchMessage { flag: message.flag, body: &message.body, properties: &properties };
+        let part = BatchMessage {
+            flag: message.flag,
+            body: &message.body,
+            properties: message.properties.encoded(),
+        };
         if !batch::append(&mut body, &part) {
             let reason = format!("the properties of message {position} are longer than 32767 bytes");
             return Err(Error::invalid("batch", reason));
         }
     }
     let first = &messages[0];
-    let wait = first.get_property(names::WAIT).unwrap_or("true").to_owned();
-    let mut packed = Message::new(first.topic.clone(), Bytes::from(body));
-    packed.properties = BTreeMap::from([(names::WAIT.to_owned(), wait)]);
+    let wait = first.get_property(names::WAIT).unwrap_or("true");
+    let mut packed = Message::new(first.topic.clone(), Bytes::from(body)).system(names::WAIT, wait);
     packed.identify();
     Ok(packed)
 }
@@ -62,20 +62,21 @@ pub(crate) fn pack(messages: &[Message]) -> Result<Message, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Properties;
 
     #[test]
     fn the_body_of_the_spec_25_4() {
         let mut first = Message::new("T", "hi").flag(7).tag("A");
         first.properties.remove(names::WAIT);
         let mut second = Message::new("T", "x");
-        second.properties.clear();
+        second.properties = Properties::default();
         let bytes = size(&first) + size(&second);
         let packed = pack(&[first, second]).unwrap();
         assert_eq!(packed.body.len(), bytes);
         let expected: &[u8] = b"\0\0\0\x1f\0\0\0\0\0\0\0\0\0\0\0\x07\0\0\0\x02hi\0\x07TAGS\x01A\x02\
             \0\0\0\x17\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01x\0\0";
         assert_eq!(&packed.body[..], expected);
-        assert_eq!(packed.properties.keys().collect::<Vec<_>>(), ["UNIQ_KEY", "WAIT"]);
+        assert_eq!(packed.properties.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["WAIT", "UNIQ_KEY"]);
     }
 
     #[test]

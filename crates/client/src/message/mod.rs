@@ -3,11 +3,11 @@
 pub(crate) mod batch;
 pub(crate) mod compression;
 pub(crate) mod properties;
+mod property_list;
 mod pushed;
 mod received;
 mod unique_id;
 
-use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use bytes::Bytes;
 use crate::error::Error;
 
 pub use compression::Compression;
+pub use property_list::Properties;
 pub(crate) use pushed::pushed_reply;
 pub use received::MessageExt;
 pub(crate) use received::{decode_pulled, decode_stored};
@@ -39,7 +40,7 @@ pub struct Message {
     pub(crate) topic: String,
     pub(crate) body: Bytes,
     pub(crate) flag: i32,
-    pub(crate) properties: BTreeMap<String, String>,
+    pub(crate) properties: Properties,
     /// A property that was refused; reported when the message is sent, so that building one needs no error handling.
     refused_property: Option<(String, &'static str)>,
 }
@@ -51,14 +52,15 @@ impl Message {
             topic: topic.into(),
             body: body.into(),
             flag: 0,
-            properties: BTreeMap::from([(names::WAIT.to_owned(), "true".to_owned())]),
+            properties: Properties::default(),
             refused_property: None,
         }
+        .system(names::WAIT, "true")
     }
 
     /// The same with a tag, by which consumers can choose what they get.
     #[must_use]
-    pub fn tag(self, tag: impl Into<String>) -> Self {
+    pub fn tag(self, tag: impl AsRef<str>) -> Self {
         self.system(names::TAGS, tag)
     }
 
@@ -80,15 +82,12 @@ impl Message {
     /// The same with a property of the application. A name that belongs to the system, or a blank name or value, makes
     /// the send fail.
     #[must_use]
-    pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        let (name, value) = (name.into(), value.into());
-        match names::check_user(&name, &value) {
-            Ok(()) => {
-                self.properties.insert(name, value);
-            }
-            Err(reason) => self.refused_property = Some((name, reason)),
+    pub fn property(self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
+        let (name, value) = (name.as_ref(), value.as_ref());
+        match names::check_user(name, value) {
+            Ok(()) => self.system(name, value),
+            Err(reason) => self.refuse(name, reason),
         }
-        self
     }
 
     /// The same, to be delivered after the delay that the broker has under this level: 1 = 1 s, 2 = 5 s, 3 = 10 s,
@@ -114,7 +113,7 @@ impl Message {
     /// The same with a sharding key: all messages of a topic with one key go to one queue, in the order in which they are
     /// sent one after another.
     #[must_use]
-    pub fn sharding_key(self, key: impl Into<String>) -> Self {
+    pub fn sharding_key(self, key: impl AsRef<str>) -> Self {
         self.system(names::SHARDING_KEY, key)
     }
 
@@ -137,35 +136,62 @@ impl Message {
 
     /// A property, of the application or the system's own.
     pub fn get_property(&self, name: &str) -> Option<&str> {
-        self.properties.get(name).map(String::as_str)
+        self.properties.get(name)
     }
 
-    pub(crate) fn system(mut self, name: &str, value: impl Into<String>) -> Self {
-        let value = value.into();
+    pub(crate) fn system(mut self, name: &str, value: impl AsRef<str>) -> Self {
+        let value = value.as_ref();
         if value.is_empty() {
             self.properties.remove(name);
-        } else {
-            self.properties.insert(name.to_owned(), value);
+        } else if !self.properties.insert(name, value) {
+            return self.refuse(name, "the characters 1 and 2 end names and values on the wire");
         }
+        self
+    }
+
+    fn refuse(mut self, property: &str, reason: &'static str) -> Self {
+        self.refused_property = Some((property.to_owned(), reason));
         self
     }
 
     /// Whether a property was refused.
     pub(crate) fn check_properties(&self) -> Result<(), Error> {
         match &self.refused_property {
-            Some((name, reason)) => Err(Error::invalid(format!("property `{name}`"), *reason)),
-            None => names::check_values(&self.properties),
+            Some((name, reason)) => {
+                Err(Error::invalid(format!("property `{}`", name.escape_debug()), *reason))
+            }
+            None => Ok(()),
         }
     }
 
     /// Gives the message a unique id, unless it has one.
     pub(crate) fn identify(&mut self) {
-        if !self.properties.contains_key(names::UNIQ_KEY) {
-            self.properties.insert(names::UNIQ_KEY.to_owned(), next_unique_id());
+        if self.properties.get(names::UNIQ_KEY).is_none() {
+            self.properties.insert(names::UNIQ_KEY, &next_unique_id());
         }
     }
 
     pub(crate) fn delay_level_or_0(&self) -> i32 {
         self.get_property(names::DELAY).and_then(|level| level.parse().ok()).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_property_that_can_t_be_sent_is_reported_with_the_send() {
+        let message = || Message::new("T", "x").tag("A").property("colour", "red");
+        assert!(message().check_properties().is_ok());
+        for refused in [
+            message().property("KEYS", "mine"),
+            message().property("colour", ""),
+            message().property("two\u{1}parts", "x"),
+            message().keys(["a\u{2}b"]),
+        ] {
+            assert!(refused.check_properties().is_err(), "{refused:?}");
+            assert_eq!(refused.get_property("colour"), Some("red"));
+        }
     }
 }

@@ -1,10 +1,4 @@
-//! Properties of messages: names, rules and the list on the wire (`docs/spec/07-client.md` 7.2).
-
-use std::collections::BTreeMap;
-
-use ferromq_protocol::message::properties;
-
-use crate::error::Error;
+//! Properties of messages: their names, and which ones applications can set (`docs/spec/07-client.md` 7.2).
 
 pub(crate) use ferromq_protocol::message::properties::{DELAY, KEYS, TAGS, UNIQ_KEY, WAIT};
 pub(crate) const TIMER_DELAY_MS: &str = "TIMER_DELAY_MS";
@@ -97,59 +91,14 @@ pub(crate) fn check_user(name: &str, value: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Whether all properties can stand in a list on the wire.
-pub(crate) fn check_values(list: &BTreeMap<String, String>) -> Result<(), Error> {
-    const MARKS: [char; 2] = ['\u{1}', '\u{2}'];
-    match list.iter().find(|(name, value)| name.contains(MARKS) || value.contains('\u{2}')) {
-        Some((name, _)) => Err(Error::invalid(
-            format!("property `{}`", name.escape_debug()),
-            "the characters 1 and 2 end names and values on the wire",
-        )),
-        None => Ok(()),
-    }
-}
-
-/// Length of the list as it is sent, bytes.
-pub(crate) fn encoded_len(list: &BTreeMap<String, String>) -> usize {
-    list.iter().map(|(name, value)| name.len() + value.len() + 2).sum()
-}
-
-/// The list as it is sent.
-pub(crate) fn encode(list: &BTreeMap<String, String>) -> Vec<u8> {
-    let mut encoded = Vec::with_capacity(encoded_len(list));
-    for (name, value) in list {
-        properties::append(&mut encoded, name, value);
-    }
-    encoded
-}
-
-/// The list as it is sent in a header, which is text.
-pub(crate) fn encode_text(list: &BTreeMap<String, String>) -> String {
-    // Names and values are text and so are the marks between them.
-    String::from_utf8(encode(list)).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_list_of_the_spec_25_4() {
-        let list = BTreeMap::from([
-            (KEYS.to_owned(), "k1 k2".to_owned()),
-            (TAGS.to_owned(), "tagA".to_owned()),
-            (WAIT.to_owned(), "true".to_owned()),
-        ]);
-        assert_eq!(encoded_len(&list), encode(&list).len());
-        assert_eq!(encode(&list), b"KEYS\x01k1 k2\x02TAGS\x01tagA\x02WAIT\x01true\x02");
-    }
 
     #[test]
     fn applications_can_t_use_the_system_s_names() {
         assert!(check_user("colour", "red").is_ok());
         assert!(check_user(UNIQ_KEY, "x").is_err());
         assert!(check_user("colour", " ").is_err());
-        let marked = BTreeMap::from([("a".to_owned(), "x\u{2}y".to_owned())]);
-        assert!(check_values(&marked).is_err());
     }
 }

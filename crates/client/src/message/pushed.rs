@@ -2,12 +2,12 @@
 
 use ferromq_protocol::body::MessageQueue;
 use ferromq_protocol::command::{FieldError, RemotingCommand};
-use ferromq_protocol::message::{properties, sysflag};
+use ferromq_protocol::message::sysflag;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use super::compression::decompress;
-use super::{MessageExt, properties as names};
+use super::{MessageExt, Properties, properties as names};
 
 /// The message in a PUSH_REPLY_MESSAGE_TO_CLIENT. A body that can't be decompressed stays as it is.
 pub(crate) fn pushed_reply(command: &RemotingCommand, now_ms: i64) -> Result<MessageExt, FieldError> {
@@ -16,9 +16,8 @@ pub(crate) fn pushed_reply(command: &RemotingCommand, now_ms: i64) -> Result<Mes
         address.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
     };
     let encoded = command.field("properties").unwrap_or_default().as_bytes();
-    let mut list: std::collections::BTreeMap<String, String> =
-        properties::iter(encoded).map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    list.insert(names::ARRIVE_TIME.to_owned(), now_ms.to_string());
+    let mut list = Properties::decode(encoded);
+    list.insert(names::ARRIVE_TIME, &now_ms.to_string());
     let mut sys_flag: i32 = command.number("sysFlag")?;
     let mut body = command.body.clone();
     if sys_flag & sysflag::COMPRESSED != 0 {
@@ -31,7 +30,7 @@ pub(crate) fn pushed_reply(command: &RemotingCommand, now_ms: i64) -> Result<Mes
     Ok(MessageExt {
         topic: topic.to_owned(),
         flag: command.number("flag")?,
-        msg_id: list.get(names::UNIQ_KEY).cloned().unwrap_or_default(),
+        msg_id: list.get(names::UNIQ_KEY).unwrap_or_default().to_owned(),
         offset_msg_id: String::new(),
         properties: list,
         queue: Arc::new(MessageQueue::new(topic, "", command.number("queueId")?)),

@@ -1,16 +1,15 @@
 //! Messages as consumers get them (`docs/spec/07-client.md` 12.3).
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use ferromq_protocol::body::MessageQueue;
-use ferromq_protocol::message::{RecordView, batch, id, properties, sysflag};
+use ferromq_protocol::message::{RecordView, batch, id, sysflag};
 
 use super::compression::decompress;
-use super::{Message, properties as names};
+use super::{Message, Properties, properties as names};
 
 /// A message that was stored, with everything that the broker noted about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +22,7 @@ pub struct MessageExt {
     /// The application's own flag.
     pub flag: i32,
     /// All properties, the application's and the system's.
-    pub properties: BTreeMap<String, String>,
+    pub properties: Properties,
     /// The id that the producer gave it; the same through all retries.
     pub msg_id: String,
     /// Where it is stored: another one after each retry.
@@ -55,7 +54,7 @@ pub struct MessageExt {
 impl MessageExt {
     /// A property.
     pub fn property(&self, name: &str) -> Option<&str> {
-        self.properties.get(name).map(String::as_str)
+        self.properties.get(name)
     }
 
     /// The tag.
@@ -96,13 +95,13 @@ impl MessageExt {
             pulled.slice_ref(record.body())
         };
         let topic = record.topic().ok_or_else(|| io::Error::other("its topic is not UTF-8"))?;
-        let properties = owned(record.properties());
+        let properties = Properties::decode(record.properties());
         let offset_msg_id = id::offset_id(record.store_host(), record.physical_offset());
         Ok(Self {
             topic: topic.to_owned(),
             body,
             flag: record.flag(),
-            msg_id: properties.get(names::UNIQ_KEY).unwrap_or(&offset_msg_id).clone(),
+            msg_id: properties.get(names::UNIQ_KEY).unwrap_or(&offset_msg_id).to_owned(),
             offset_msg_id,
             properties,
             queue,
@@ -123,8 +122,8 @@ impl MessageExt {
     fn unwrap(&self) -> io::Result<Vec<Self>> {
         let inner = batch::iter(&self.body).enumerate().map(|(position, message)| {
             let message = message.map_err(io::Error::other)?;
-            let properties = owned(message.properties);
-            let msg_id = properties.get(names::UNIQ_KEY).unwrap_or(&self.msg_id).clone();
+            let properties = Properties::decode(message.properties);
+            let msg_id = properties.get(names::UNIQ_KEY).unwrap_or(&self.msg_id).to_owned();
             Ok(Self {
                 body: self.body.slice_ref(message.body),
                 flag: message.flag,
@@ -137,14 +136,6 @@ impl MessageExt {
         });
         inner.collect()
     }
-}
-
-fn owned(encoded: &[u8]) -> BTreeMap<String, String> {
-    let mut owned = BTreeMap::new();
-    for (name, value) in properties::iter(encoded) {
-        owned.insert(name.to_owned(), value.to_owned());
-    }
-    owned
 }
 
 /// The messages in the body of an answer to a pull, as they were pulled from `queue`. A record that can't be read ends the

@@ -144,7 +144,7 @@ impl Accumulator {
     pub(super) fn takes(&self, message: &Message) -> bool {
         !message.topic.starts_with(RETRY_PREFIX)
             && !ALONE.iter().any(|name| message.get_property(name).is_some())
-            && names::encoded_len(&message.properties) <= PROPERTIES_BYTES_MAX
+            && message.properties.encoded().len() <= PROPERTIES_BYTES_MAX
             && batch::size(message) < self.settings.bytes_max
             && self.held_bytes.load(Ordering::Relaxed) < self.settings.total_bytes_max
     }

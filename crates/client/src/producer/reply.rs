@@ -120,7 +120,7 @@ mod tests {
         for (name, value) in
             [("CLUSTER", "C"), ("CORRELATION_ID", "id"), ("REPLY_TO_CLIENT", "c@1"), ("TTL", "3000")]
         {
-            request.properties.insert(name.to_owned(), value.to_owned());
+            request.properties.insert(name, value);
         }
         let reply = request.reply("x").unwrap();
         assert_eq!((reply.topic(), reply.get_property("MSG_TYPE")), ("C_REPLY_TOPIC", Some("reply")));

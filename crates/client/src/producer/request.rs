@@ -28,7 +28,6 @@ pub(super) struct Outgoing {
     pub(super) unique_ids: String,
     body: Bytes,
     sys_flag: i32,
-    properties: String,
     is_batch: bool,
     /// What a trace tells of it, one for each message; none if it is not traced.
     pub(super) subjects: Vec<Subject>,
@@ -72,22 +71,20 @@ impl Outgoing {
             sys_flag |= sysflag::TRANSACTION_PREPARED;
         }
         let unique_ids = message.get_property(names::UNIQ_KEY).unwrap_or_default().to_owned();
-        let properties = names::encode_text(&message.properties);
         let subjects = subjects(core, &message.topic, || vec![Subject::new(&message, body.len())]);
-        Self { message, unique_ids, body, sys_flag, properties, is_batch: false, subjects }
+        Self { message, unique_ids, body, sys_flag, is_batch: false, subjects }
     }
 
     fn packed(core: &ProducerCore, messages: &[Message], tags: Option<&str>) -> Result<Self, Error> {
         let message = batch::pack(messages)?.system(names::TAGS, tags.unwrap_or_default());
         validate::message(&message, core.settings.max_message_size)?;
         let ids: Vec<&str> = messages.iter().filter_map(|m| m.get_property(names::UNIQ_KEY)).collect();
-        let properties = names::encode_text(&message.properties);
         let body = message.body.clone();
         let unique_ids = ids.join(",");
         let subjects = subjects(core, &message.topic, || {
             messages.iter().map(|message| Subject::new(message, message.body.len())).collect()
         });
-        Ok(Self { message, unique_ids, body, sys_flag: 0, properties, is_batch: true, subjects })
+        Ok(Self { message, unique_ids, body, sys_flag: 0, is_batch: true, subjects })
     }
 
     /// The request that stores it in a queue.
@@ -113,7 +110,7 @@ impl Outgoing {
             .with("f", self.sys_flag)
             .with("g", born_ms)
             .with("h", message.flag)
-            .with("i", &self.properties)
+            .with("i", message.properties.text())
             .with("j", count(names::RECONSUME_TIME).unwrap_or("0"))
             .with("k", core.settings.unit_mode)
             .with_some("l", count(names::MAX_RECONSUME_TIMES))

@@ -1,12 +1,11 @@
 //! What producers do, as records.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::record::{MessageType, TraceRecord};
 use super::{DEFAULT_REGION, Trace, is_wanted, region};
 use crate::consumer::subscription::now_ms;
-use crate::message::{Message, MessageExt, properties as names};
+use crate::message::{Message, MessageExt, Properties, properties as names};
 use crate::producer::{LocalTransactionState, SendResult, SendStatus};
 
 /// What a trace tells of a message that is sent; noted before it is.
@@ -52,8 +51,8 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    fn new(topic: &str, properties: &BTreeMap<String, String>, region_id: &str, is_wanted: bool) -> Self {
-        let property = |name: &str| properties.get(name).cloned();
+    fn new(topic: &str, properties: &Properties, region_id: &str, is_wanted: bool) -> Self {
+        let property = |name: &str| properties.get(name).map(str::to_owned);
         Self {
             topic: topic.to_owned(),
             tags: property(names::TAGS),

@@ -99,7 +99,7 @@ mod tests {
 
     fn received(receipt: &str) -> MessageExt {
         let mut message = message("T", 0);
-        message.properties.insert(names::POP_CK.to_owned(), receipt.to_owned());
+        message.properties.insert(names::POP_CK, receipt);
         message
     }
 

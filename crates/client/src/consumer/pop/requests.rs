@@ -168,9 +168,10 @@ impl Subscriber {
             }
             Arc::make_mut(&mut message.queue).topic = handle.origin.real_topic(&target.topic, &self.group);
             message.topic.clone_from(&target.topic);
-            let first_pop = message.properties.entry(names::FIRST_POP_TIME.to_owned());
-            first_pop.or_insert_with(|| pop_time.to_string());
-            message.properties.insert(names::POP_CK.to_owned(), handle.to_string());
+            if message.property(names::FIRST_POP_TIME).is_none() {
+                message.properties.insert(names::FIRST_POP_TIME, &pop_time.to_string());
+            }
+            message.properties.insert(names::POP_CK, &handle.to_string());
         }
         Ok(messages)
     }
@@ -264,7 +265,7 @@ impl Subscriber {
         handle.invisible_time = number("invisibleTime")?;
         handle.revive_queue =
             answer.number_or_none("reviveQid").unwrap_or(None).unwrap_or(handle.revive_queue);
-        message.properties.insert(names::POP_CK.to_owned(), handle.to_string());
+        message.properties.insert(names::POP_CK, &handle.to_string());
         Ok(())
     }
 
@@ -348,7 +349,7 @@ mod tests {
     fn messages_of_one_pop_are_acknowledged_in_one_set() {
         let popped = |text: &str| {
             let mut message = message("T", 0);
-            message.properties.insert(names::POP_CK.to_owned(), text.to_owned());
+            message.properties.insert(names::POP_CK, text);
             message
         };
         let messages = [

@@ -59,7 +59,7 @@ mod tests {
         let mut message = message("Orders", 3);
         message.reconsume_times = 2;
         message.msg_id = "id".to_owned();
-        message.properties.insert(names::TRAN_MSG.to_owned(), "true".to_owned());
+        message.properties.insert(names::TRAN_MSG, "true");
         let retry = retry_of("g", &message, 16);
         assert_eq!((retry.topic(), &retry.body()[..]), ("%RETRY%g", &b"x"[..]));
         let property = |name| retry.get_property(name);
