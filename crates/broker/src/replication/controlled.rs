@@ -8,7 +8,6 @@
 //! lost its end, so it must not go on in the old epoch, and another one should lead if it can. A controller of RocketMQ does not do that while
 //! the broker is alive. There it keeps silent until the controller takes it for dead.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,12 +19,11 @@ use ferromq_replication::SlaveState;
 use ferromq_replication::autoswitch::{AutoSwitch, RoleError};
 use thiserror::Error;
 use tokio::sync::mpsc;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::controllers::{ControllerError, Controllers, SetState, now_ms};
 use super::identity::{IdentityError, IdentityFiles};
-use super::promotion::take_over_topics;
 use super::{Controlled, controllers};
 use crate::broker::Broker;
 use crate::config::{BrokerConfig, BrokerRole};
@@ -48,8 +46,6 @@ enum Trouble {
     Identity(#[from] IdentityError),
     #[error(transparent)]
     Role(#[from] RoleError),
-    #[error("the topics of the last master are not taken over: {0}")]
-    Interrupted(#[from] io::Error),
     #[error("the controller has no master for this set yet")]
     NoMaster,
     #[error("this replica was master in epoch {0} and has started anew: it waits for a newer one")]
@@ -178,8 +174,7 @@ impl Replica {
             let SyncStateSet { sync_state_set, sync_state_set_epoch } = state.sync_state_set;
             self.controlled.synchronize(None, &self.broker);
             self.ha().become_master(state.epoch, sync_state_set, sync_state_set_epoch).await?;
-            let broker = self.broker.clone();
-            spawn_blocking(move || take_over_topics(&broker)).await.map_err(io::Error::other)?;
+            self.controlled.take_over(&self.broker).await;
             self.be(BrokerRole::SyncMaster, 0);
             tracing::info!(epoch = state.epoch, id = self.id, "this replica is master");
         } else {

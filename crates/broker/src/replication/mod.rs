@@ -55,6 +55,8 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// How soon a new master that does not say yet where its HA port is is asked again at first, and at last.
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(20);
 const ASK_AGAIN_LAST: Duration = Duration::from_secs(1);
+/// How long a new master waits for what it takes over, before it takes messages.
+const TAKES_OVER_WITHIN: Duration = Duration::from_millis(500);
 /// Notices of a controller that may wait.
 const NOTICES_MAX: usize = 16;
 /// How long the master may take to say it.
@@ -85,6 +87,7 @@ pub(crate) struct Controlled {
     is_silent: AtomicBool,
     /// Of the master, while this is a slave.
     master: Arc<MasterAddress>,
+    /// What it copies from the master, or takes over as one.
     synchronizing: Mutex<Option<JoinHandle<()>>>,
     notices: mpsc::Sender<SetState>,
     to_obey: Mutex<Option<mpsc::Receiver<SetState>>>,
@@ -419,6 +422,15 @@ impl Controlled {
             let both = async move { tokio::join!(controlled.look_for_ha_port(&address), tables).1 };
             let task = tokio::spawn(both);
             *self.synchronizing.lock() = Some(task);
+        }
+    }
+
+    /// Takes over what the last master left behind, which goes on behind this if it takes a while.
+    async fn take_over(&self, broker: &Arc<Broker>) {
+        let mut topics = tokio::spawn(promotion::take_over_topics_when_confirmed(broker.clone()));
+        let is_done = tokio::time::timeout(TAKES_OVER_WITHIN, &mut topics).await.is_ok();
+        if !is_done {
+            *self.synchronizing.lock() = Some(topics);
         }
     }
 
