@@ -10,7 +10,7 @@ mod support;
 use std::path::Path;
 
 use ferromq_protocol::code::request::NOTIFY_BROKER_ROLE_CHANGED;
-use ferromq_protocol::command::RemotingCommand;
+use ferromq_protocol::command::{FieldList, RemotingCommand};
 use ferromq_protocol::{frame, json};
 use serde_json::{Value, json};
 use support::{Controllers, FakeBroker, PATIENCE, elect};
@@ -46,7 +46,7 @@ fn decode(hex: &str) -> RemotingCommand {
 /// What a peer can see of an answer. The body is compared as text: it must be what fastjson writes.
 fn describe(answer: &RemotingCommand) -> Value {
     let fields = answer.fields.as_ref().map(|fields| {
-        fields.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<serde_json::Map<_, _>>()
+        fields.iter().map(|(name, value)| (name.to_owned(), json!(value))).collect::<serde_json::Map<_, _>>()
     });
     let body = String::from_utf8(answer.body.to_vec()).unwrap();
     json!({ "code": answer.code, "remark": answer.remark, "fields": fields, "body": body })
@@ -65,8 +65,7 @@ impl Addresses {
         };
         let fields = command.fields.as_ref();
         RemotingCommand {
-            fields: fields
-                .map(|fields| fields.iter().map(|(key, value)| (key.clone(), replace(value))).collect()),
+            fields: fields.map(|fields| fields.iter().map(|(key, value)| (key, replace(value))).collect()),
             body: replace(std::str::from_utf8(&command.body).unwrap()).into_bytes().into(),
             remark: command.remark.as_deref().map(replace),
             ..command.clone()
@@ -189,7 +188,8 @@ async fn notices_of_a_new_master() {
     assert_eq!(describe(&notice), expected);
     // The recording has the same parts.
     let names = |command: &RemotingCommand| {
-        let mut names: Vec<_> = command.fields.clone().unwrap().into_iter().map(|(name, _)| name).collect();
+        let mut names: Vec<_> =
+            command.fields.iter().flat_map(FieldList::iter).map(|(name, _)| name.to_owned()).collect();
         names.sort();
         names
     };

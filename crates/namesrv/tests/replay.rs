@@ -320,7 +320,7 @@ fn describe(command: &RemotingCommand) -> Value {
         description["remark"] = json!(remark);
     }
     if let Some(fields) = &command.fields {
-        description["ext"] = fields.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        description["ext"] = fields.iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
     }
     if !command.body.is_empty() {
         describe_body(&command.body, &mut description);

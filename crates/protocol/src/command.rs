@@ -1,11 +1,13 @@
 //! Commands that own their parts: everything that is not on the hot path reads and writes these.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 use bytes::Bytes;
 use thiserror::Error;
 
 use crate::code;
+pub use crate::field_list::FieldList;
 use crate::frame::{self, HeaderEncoding};
 use crate::header::{
     FLAG_ONEWAY, FLAG_RESPONSE, FieldOut, FieldValue, Head, HeaderError, HeaderScratch, Request, begin_frame,
@@ -27,8 +29,8 @@ pub struct RemotingCommand {
     pub flag: i32,
     /// Text for people.
     pub remark: Option<String>,
-    /// Header fields in order. `None` and empty differ on the wire, and clients rely on it (1.11).
-    pub fields: Option<Vec<(String, String)>>,
+    /// Header fields. `None` and empty differ on the wire, and clients rely on it (1.11).
+    pub fields: Option<FieldList>,
     /// Empty means none.
     pub body: Bytes,
 }
@@ -140,14 +142,14 @@ impl RemotingCommand {
 
     /// The same with one more header field.
     #[must_use]
-    pub fn with(mut self, name: impl Into<String>, value: impl ToString) -> Self {
-        self.fields.get_or_insert_default().push((name.into(), value.to_string()));
+    pub fn with(mut self, name: &str, value: impl Display) -> Self {
+        self.fields.get_or_insert_default().push(name, value);
         self
     }
 
     /// The same with one more header field if there is a value.
     #[must_use]
-    pub fn with_some(self, name: &str, value: Option<impl ToString>) -> Self {
+    pub fn with_some(self, name: &str, value: Option<impl Display>) -> Self {
         match value {
             Some(value) => self.with(name, value),
             None => self,
@@ -173,8 +175,7 @@ impl RemotingCommand {
 
     /// A header field that may be absent.
     pub fn field(&self, name: &str) -> Option<&str> {
-        let fields = self.fields.as_deref()?;
-        fields.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.fields.as_ref()?.get(name)
     }
 
     /// A header field that has to be there.
@@ -217,8 +218,7 @@ impl RemotingCommand {
             remark: self.remark.as_deref(),
         };
         let fields = self.fields.as_ref();
-        let fields =
-            fields.map(|fields| fields.iter().map(|(name, value)| (name.as_str(), FieldOut::Text(value))));
+        let fields = fields.map(|fields| fields.iter().map(|(name, value)| (name, FieldOut::Text(value))));
         let (start, header_end) = begin_frame(out, encoding, &head, fields);
         out.extend_from_slice(&self.body);
         frame::finish(out, start, header_end, encoding);
@@ -231,15 +231,7 @@ impl RemotingCommand {
 
     /// An owned copy of what a connection read.
     pub fn from_request(request: &Request<'_>) -> Result<Self, HeaderError> {
-        let fields = || {
-            request
-                .fields
-                .iter()
-                .map(|(name, value)| {
-                    Ok((String::from_utf8_lossy(name).into_owned(), value.text()?.into_owned()))
-                })
-                .collect::<Result<_, HeaderError>>()
-        };
+        let fields = request.fields.is_present().then(|| FieldList::read(&request.fields)).transpose()?;
         Ok(Self {
             code: request.code,
             language: request.language,
@@ -247,7 +239,7 @@ impl RemotingCommand {
             opaque: request.opaque,
             flag: request.flag,
             remark: request.remark().map(|remark| remark.into_owned()),
-            fields: if request.fields.is_present() { Some(fields()?) } else { None },
+            fields,
             body: Bytes::copy_from_slice(request.body),
         })
     }

@@ -14,6 +14,7 @@
 pub mod body;
 pub mod code;
 pub mod command;
+mod field_list;
 pub mod frame;
 pub mod header;
 pub mod java_properties;

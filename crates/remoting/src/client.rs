@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ferromq_protocol::command::RemotingCommand;
 use ferromq_protocol::frame::HeaderEncoding;
+use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::net::TcpStream;
-use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
 use crate::connection::Connection;
@@ -41,16 +41,29 @@ pub struct Client<S: Service = NoRequests> {
     limits: Limits,
     /// `None`: connections are not encrypted.
     tls: Option<TlsConnector>,
-    /// One slot for each address; its lock is held while a connection is being made, so that only one is.
-    connections: Mutex<HashMap<String, Arc<Slot>>>,
+    slots: Mutex<HashMap<String, Arc<Slot>>>,
     /// Retired connections whose last requests are on their way.
-    retired: parking_lot::Mutex<Vec<Arc<Connection>>>,
+    retired: Mutex<Vec<Arc<Connection>>>,
     /// The tasks that serve the connections.
     tasks: TaskTracker,
 }
 
-/// The connection to one address, if there is one.
-type Slot = Mutex<Option<Arc<Connection>>>;
+/// The place of the connection to one address.
+#[derive(Debug, Default)]
+struct Slot {
+    connection: Mutex<Option<Arc<Connection>>>,
+    /// Held while a connection is being made, so that only one is.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+impl Slot {
+    /// The connection, if it takes requests.
+    fn connected(&self) -> Option<Arc<Connection>> {
+        let takes_requests =
+            |connection: &&Arc<Connection>| !connection.is_closed() && !connection.is_retired();
+        self.connection.lock().as_ref().filter(takes_requests).cloned()
+    }
+}
 
 impl Client<NoRequests> {
     /// A client whose peers have nothing to ask.
@@ -73,8 +86,8 @@ impl<S: Service> Client<S> {
             encoding,
             limits,
             tls: None,
-            connections: Mutex::default(),
-            retired: parking_lot::Mutex::default(),
+            slots: Mutex::default(),
+            retired: Mutex::default(),
             tasks: TaskTracker::new(),
         }
     }
@@ -88,39 +101,38 @@ impl<S: Service> Client<S> {
 
     /// The connection to `address` (`host:port`), opened now if there is none that takes requests.
     pub async fn connection(&self, address: &str) -> Result<Arc<Connection>, ConnectError> {
-        let slot = self.slot(address).await;
-        let mut slot = slot.lock().await;
-        match slot.as_ref() {
-            Some(connection) if connection.is_closed() => *slot = None,
-            Some(connection) if connection.is_retired() => {
-                let mut retired = self.retired.lock();
-                retired.retain(|connection| !connection.is_closed());
-                retired.extend(slot.take());
-            }
-            Some(connection) => return Ok(connection.clone()),
-            None => {}
+        if let Some(connection) = self.connected(address) {
+            return Ok(connection);
+        }
+        let slot = self.slot(address);
+        let _connecting = slot.connecting.lock().await;
+        if let Some(connection) = slot.connected() {
+            return Ok(connection);
+        }
+        if let Some(old) = slot.connection.lock().take() {
+            let mut retired = self.retired.lock();
+            retired.push(old);
+            retired.retain(|connection| !connection.is_closed());
         }
         let connection = self.connect(address).await?;
-        *slot = Some(connection.clone());
+        *slot.connection.lock() = Some(connection.clone());
         Ok(connection)
     }
 
     /// The connection to `address` that requests go over now, if there is one; none while one is being made.
-    pub async fn connected(&self, address: &str) -> Option<Arc<Connection>> {
-        let slot = self.connections.lock().await.get(address)?.clone();
-        let connection = slot.try_lock().ok()?.clone()?;
-        (!connection.is_closed() && !connection.is_retired()).then_some(connection)
+    pub fn connected(&self, address: &str) -> Option<Arc<Connection>> {
+        self.slots.lock().get(address)?.connected()
     }
 
-    async fn slot(&self, address: &str) -> Arc<Slot> {
-        let mut slots = self.connections.lock().await;
+    fn slot(&self, address: &str) -> Arc<Slot> {
+        let mut slots = self.slots.lock();
         if slots.len() >= SLOTS_KEPT_MAX && !slots.contains_key(address) {
             // Addresses may come from strangers: those that lead nowhere are not remembered for ever.
-            let in_use = |slot: &Arc<Slot>| match slot.try_lock() {
-                Ok(slot) => slot.as_ref().is_some_and(|connection| !connection.is_closed()),
-                Err(_) => true,
-            };
-            slots.retain(|_, slot| in_use(slot));
+            slots.retain(|_, slot| {
+                let is_being_connected = Arc::strong_count(slot) > 1;
+                is_being_connected
+                    || slot.connection.lock().as_ref().is_some_and(|connection| !connection.is_closed())
+            });
         }
         slots.entry(address.to_owned()).or_default().clone()
     }
@@ -162,8 +174,10 @@ impl<S: Service> Client<S> {
     /// Closes all connections and waits until the tasks that served them have ended.
     pub async fn close(&self) {
         let mut closing: Vec<_> = self.retired.lock().drain(..).collect();
-        for slot in self.connections.lock().await.values() {
-            closing.extend(slot.lock().await.take());
+        let slots: Vec<_> = self.slots.lock().values().cloned().collect();
+        for slot in slots {
+            let _connecting = slot.connecting.lock().await;
+            closing.extend(slot.connection.lock().take());
         }
         for connection in closing {
             connection.close();

@@ -1,9 +1,11 @@
 //! The handle to one peer.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use ferromq_protocol::command::RemotingCommand;
@@ -11,8 +13,9 @@ use ferromq_protocol::frame::HeaderEncoding;
 use ferromq_protocol::header::{FLAG_ONEWAY, FLAG_RESPONSE};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use crate::invoke::{InvokeError, Outstanding};
+use crate::invoke::{InvokeError, Outcome, Outstanding};
 use crate::pump::Limits;
 
 /// Who a peer is, besides the address of its socket: what a PROXY protocol header in front of the first frame said.
@@ -196,21 +199,41 @@ impl Connection {
         command: &RemotingCommand,
         timeout: Duration,
     ) -> Result<RemotingCommand, InvokeError> {
+        self.invoke_since(command, Instant::now(), timeout).await
+    }
+
+    /// As [`invoke_ref`](Self::invoke_ref), when the time has been running since `started`.
+    pub async fn invoke_since(
+        &self,
+        command: &RemotingCommand,
+        started: Instant,
+        timeout: Duration,
+    ) -> Result<RemotingCommand, InvokeError> {
         let peer = || self.peer.to_string();
         let opaque = self.next_opaque.fetch_add(1, Ordering::Relaxed);
-        let Some(answer) = self.outstanding.begin(opaque, self.outstanding_max) else {
-            return Err(InvokeError::TooMany { peer: peer(), outstanding_max: self.outstanding_max });
-        };
-        // Dropping this future must not leave an entry behind.
-        let _forget = Forget { connection: self, opaque };
-        if self.is_closed() {
-            return Err(InvokeError::Closed { peer: peer() });
-        }
-        self.send_with(|out| command.encode_as(opaque, 0, self.encoding, out));
-        match tokio::time::timeout(timeout, answer).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(_)) => Err(InvokeError::Closed { peer: peer() }),
-            Err(_) => Err(InvokeError::Timeout { peer: peer(), timeout }),
+        let mut call = PendingCall { connection: self, opaque, is_known: false };
+        let outcome = poll_fn(|context| {
+            if call.is_known {
+                return self.outstanding.poll(opaque, context.waker()).map(Ok);
+            }
+            call.is_known =
+                self.outstanding.begin(opaque, started + timeout, context.waker(), self.outstanding_max);
+            if !call.is_known {
+                let outstanding_max = self.outstanding_max;
+                return Poll::Ready(Err(InvokeError::TooMany { peer: peer(), outstanding_max }));
+            }
+            if self.is_closed() {
+                return Poll::Ready(Err(InvokeError::Closed { peer: peer() }));
+            }
+            self.send_with(|out| command.encode_as(opaque, 0, self.encoding, out));
+            Poll::Pending
+        });
+        let outcome = outcome.await?;
+        call.is_known = false;
+        match outcome {
+            Outcome::Answered(answer) => Ok(answer),
+            Outcome::Closed => Err(InvokeError::Closed { peer: peer() }),
+            Outcome::Late => Err(InvokeError::Timeout { peer: peer(), timeout }),
         }
     }
 
@@ -244,14 +267,18 @@ impl fmt::Debug for Connection {
     }
 }
 
-struct Forget<'a> {
+/// A call that is waited for. Dropping it must not leave an entry behind.
+struct PendingCall<'a> {
     connection: &'a Connection,
     opaque: i32,
+    is_known: bool,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
-        self.connection.outstanding.forget(self.opaque);
+        if self.is_known {
+            self.connection.outstanding.forget(self.opaque);
+        }
         self.connection.close_if_done();
     }
 }

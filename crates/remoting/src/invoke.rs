@@ -1,12 +1,15 @@
 //! Requests of our own that wait for an answer.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use ferromq_protocol::command::RemotingCommand;
 use parking_lot::Mutex;
 use thiserror::Error;
-use tokio::sync::oneshot;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// Why a request of ours has no answer.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -46,37 +49,132 @@ pub enum InvokeError {
 /// The requests of one connection that wait for an answer, by `opaque`.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding {
-    calls: Mutex<HashMap<i32, oneshot::Sender<RemotingCommand>>>,
+    calls: Mutex<Calls>,
+    /// A call has to be given up earlier than all others.
+    earlier: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    by_opaque: HashMap<i32, Call>,
+    /// When they are looked through for those whose time is over. One timer for all costs a call nothing.
+    next_look: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Call {
+    deadline: Instant,
+    /// Who waits for the outcome.
+    waker: Waker,
+    outcome: Option<Outcome>,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Answered(RemotingCommand),
+    /// Its time is over.
+    Late,
+    /// The connection was closed.
+    Closed,
 }
 
 impl Outstanding {
-    /// Notes a call; `None` if there are as many as there may be.
-    pub(crate) fn begin(&self, opaque: i32, max: usize) -> Option<oneshot::Receiver<RemotingCommand>> {
+    /// Notes a call; false if there are as many as there may be.
+    pub(crate) fn begin(&self, opaque: i32, deadline: Instant, waker: &Waker, max: usize) -> bool {
         let mut calls = self.calls.lock();
-        if calls.len() >= max {
-            return None;
+        if calls.by_opaque.len() >= max {
+            return false;
         }
-        let (sender, receiver) = oneshot::channel();
-        calls.insert(opaque, sender);
-        Some(receiver)
+        calls.by_opaque.insert(opaque, Call { deadline, waker: waker.clone(), outcome: None });
+        let is_first = calls.next_look.is_none_or(|next| deadline < next);
+        if is_first {
+            calls.next_look = Some(deadline);
+            drop(calls);
+            self.earlier.notify_one();
+        }
+        true
     }
 
-    /// Hands an answer to whoever waits for it; false if nobody does (any more).
-    pub(crate) fn complete(&self, answer: RemotingCommand) -> bool {
-        let waiting = self.calls.lock().remove(&answer.opaque);
-        waiting.is_some_and(|sender| sender.send(answer).is_ok())
+    /// The outcome of a call that was begun; it is forgotten then.
+    pub(crate) fn poll(&self, opaque: i32, waker: &Waker) -> Poll<Outcome> {
+        let mut calls = self.calls.lock();
+        let Entry::Occupied(mut call) = calls.by_opaque.entry(opaque) else {
+            return Poll::Ready(Outcome::Closed);
+        };
+        match call.get_mut().outcome.take() {
+            Some(outcome) => {
+                call.remove();
+                Poll::Ready(outcome)
+            }
+            None => {
+                call.get_mut().waker.clone_from(waker);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Hands answers to those who wait for them. Nobody waits for some of them (any more).
+    pub(crate) fn complete(&self, answers: &mut Vec<RemotingCommand>) {
+        let mut wakers = Vec::with_capacity(answers.len());
+        let mut calls = self.calls.lock();
+        for answer in answers.drain(..) {
+            if let Some(call) = calls.by_opaque.get_mut(&answer.opaque)
+                && call.outcome.is_none()
+            {
+                call.outcome = Some(Outcome::Answered(answer));
+                wakers.push(call.waker.clone());
+            }
+        }
+        drop(calls);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     pub(crate) fn forget(&self, opaque: i32) {
-        self.calls.lock().remove(&opaque);
+        self.calls.lock().by_opaque.remove(&opaque);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.calls.lock().is_empty()
+        self.calls.lock().by_opaque.is_empty()
     }
 
-    /// Ends all waiting calls: their senders are dropped.
+    /// Ends all waiting calls, because the connection was closed.
     pub(crate) fn fail_all(&self) {
-        self.calls.lock().clear();
+        self.end(|_| Some(Outcome::Closed));
+    }
+
+    /// Ends calls when their time is over, for as long as it is polled.
+    pub(crate) async fn give_up_late(&self) {
+        loop {
+            let next_look = self.calls.lock().next_look;
+            match next_look {
+                None => self.earlier.notified().await,
+                Some(next_look) => tokio::select! {
+                    () = self.earlier.notified() => {}
+                    () = tokio::time::sleep_until(next_look) => {
+                        let now = Instant::now();
+                        self.end(|call| (call.deadline <= now).then_some(Outcome::Late));
+                    }
+                },
+            }
+        }
+    }
+
+    /// Ends the waiting calls for which `outcome_of` says how.
+    fn end(&self, outcome_of: impl Fn(&Call) -> Option<Outcome>) {
+        let mut wakers = Vec::new();
+        let mut calls = self.calls.lock();
+        let mut next_look: Option<Instant> = None;
+        for call in calls.by_opaque.values_mut().filter(|call| call.outcome.is_none()) {
+            call.outcome = outcome_of(call);
+            if call.outcome.is_some() {
+                wakers.push(call.waker.clone());
+            } else {
+                next_look = Some(next_look.map_or(call.deadline, |next| next.min(call.deadline)));
+            }
+        }
+        calls.next_look = next_look;
+        drop(calls);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }

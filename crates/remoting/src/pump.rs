@@ -96,6 +96,9 @@ impl Default for Limits {
 
 /// Bytes that one read can bring.
 const READ_BYTES: usize = 256 * 1024;
+/// Answers to requests of ours that are handed over before those who got them may go on: their next requests shall be on their
+/// way while the rest is handed over.
+const ROUND_ANSWERS_MAX: usize = 64;
 /// Buffers above this are not kept while a connection is quiet.
 const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -104,6 +107,7 @@ struct Lent {
     read: Box<[u8]>,
     out: Vec<u8>,
     header: HeaderScratch,
+    answers: Vec<RemotingCommand>,
 }
 
 thread_local! {
@@ -111,6 +115,7 @@ thread_local! {
         read: vec![0; READ_BYTES].into_boxed_slice(),
         out: Vec::new(),
         header: HeaderScratch::default(),
+        answers: Vec::new(),
     });
 }
 
@@ -144,6 +149,8 @@ struct Pump<S: Service> {
     started: bool,
     /// Whether `unhandled` holds a whole frame.
     has_whole_frame: bool,
+    /// Whether those who just got answers are to go on first.
+    gives_way: bool,
     last_activity: Instant,
 }
 
@@ -159,7 +166,7 @@ pub(crate) async fn run<S: Service>(
     let session = service.open(&connection);
     let mut pump = Pump {
         stream,
-        connection,
+        connection: connection.clone(),
         service,
         session,
         limits,
@@ -167,10 +174,15 @@ pub(crate) async fn run<S: Service>(
         out: Vec::new(),
         started: false,
         has_whole_frame: false,
+        gives_way: false,
         last_activity: Instant::now(),
     };
-    let result = pump.run().await;
-    let Pump { connection, service, session, .. } = pump;
+    let result = tokio::select! {
+        biased;
+        result = pump.run() => result,
+        () = connection.outstanding().give_up_late() => Ok(()),
+    };
+    let Pump { service, session, .. } = pump;
     connection.close();
     match result {
         Ok(()) => tracing::debug!(peer = %connection.peer(), "connection closed"),
@@ -194,6 +206,9 @@ impl<S: Service> Pump<S> {
         loop {
             if connection.is_closed() {
                 return Ok(());
+            }
+            if std::mem::take(&mut self.gives_way) {
+                tokio::task::yield_now().await;
             }
             if connection.take_queued(&mut self.out) || !self.out.is_empty() {
                 self.write_out().await?;
@@ -316,20 +331,31 @@ impl<S: Service> Pump<S> {
         if self.out.is_empty() {
             std::mem::swap(&mut self.out, &mut lent.out);
         }
+        let handled = self.handle_frames(&bytes[used..], lent);
+        if !lent.answers.is_empty() {
+            self.connection.outstanding().complete(&mut lent.answers);
+            self.gives_way = self.has_whole_frame;
+        }
+        used += handled?;
+        self.service.batch_end(&mut self.session, &self.connection, &mut self.out);
+        Ok(used)
+    }
+
+    fn handle_frames(&mut self, bytes: &[u8], lent: &mut Lent) -> Result<usize, CloseReason> {
+        let mut used = 0;
         while let Some((frame, length)) = frame::split(&bytes[used..])? {
-            if self.out.len() > self.limits.round_bytes_max {
+            if self.out.len() > self.limits.round_bytes_max || lent.answers.len() >= ROUND_ANSWERS_MAX {
                 self.has_whole_frame = true;
                 break;
             }
             used += length;
             let request = lent.header.parse(&frame)?;
             if request.is_response() {
-                self.connection.outstanding().complete(RemotingCommand::from_request(&request)?);
+                lent.answers.push(RemotingCommand::from_request(&request)?);
             } else {
                 self.service.request(&mut self.session, &self.connection, &request, &mut self.out);
             }
         }
-        self.service.batch_end(&mut self.session, &self.connection, &mut self.out);
         Ok(used)
     }
 }

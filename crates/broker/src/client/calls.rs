@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ferromq_protocol::body::{GetConsumerStatusBody, MessageModel, ResetOffsetBody, ResetOffsetBodyForC};
 use ferromq_protocol::code::{request, response};
-use ferromq_protocol::command::RemotingCommand;
+use ferromq_protocol::command::{FieldList, RemotingCommand};
 use ferromq_protocol::json;
 use ferromq_protocol::version;
 use ferromq_remoting::InvokeError;
@@ -130,7 +130,7 @@ pub(crate) async fn call_consumer(
     group: &str,
     client_id: &str,
     code: i32,
-    fields: Option<Vec<(String, String)>>,
+    fields: Option<FieldList>,
     body: Bytes,
 ) -> Answer {
     let Some(client) = broker.consumers.find(group, client_id) else {

@@ -215,7 +215,7 @@ impl Instance {
         // Only where there is a connection: others don't know this client.
         let mut known = Vec::new();
         for (broker, _, address) in self.routes.brokers() {
-            if self.transport.connected(&address).await.is_some() {
+            if self.transport.connected(&address).is_some() {
                 known.push((broker, address));
             }
         }

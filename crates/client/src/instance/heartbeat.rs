@@ -63,7 +63,7 @@ impl Instance {
             if !has_consumer && id != MASTER_ID {
                 continue;
             }
-            if round == Round::NewConnections && !self.is_new_connection(&address).await {
+            if round == Round::NewConnections && !self.is_new_connection(&address) {
                 continue;
             }
             let (instance, data) = (self.clone(), data.clone());
@@ -93,8 +93,8 @@ impl Instance {
         }
     }
 
-    async fn is_new_connection(&self, address: &str) -> bool {
-        let Some(connection) = self.transport.connected(address).await else { return false };
+    fn is_new_connection(&self, address: &str) -> bool {
+        let Some(connection) = self.transport.connected(address) else { return false };
         let told = self.heartbeats.told.lock().get(address).copied();
         told.is_none_or(|told| told.connection != connection.id())
     }
@@ -108,7 +108,7 @@ impl Instance {
         let fingerprint = data.compute_fingerprint();
         let full = HeartbeatData { heartbeat_fingerprint: fingerprint, ..data.clone() };
         // A broker behind a new connection may have been started anew and know nothing.
-        let is_new = self.is_new_connection(address).await;
+        let is_new = self.is_new_connection(address);
         let told = self.heartbeats.told.lock().get(address).copied();
         if told.is_some_and(|told| !is_new && told.fingerprint == Some(fingerprint)) {
             let mut light = HeartbeatData { without_sub: true, ..full.clone() };
@@ -126,7 +126,7 @@ impl Instance {
         let beat = RemotingCommand::request(request::HEART_BEAT).with_body(json::to_vec(data));
         let answer = self.transport.done(to, beat, self.settings.api_timeout).await?;
         let knows = answer.boolean("IS_SUPPORT_HEART_BEAT_V2") && !answer.boolean("IS_SUB_CHANGE");
-        if let Some(connection) = self.transport.connected(to.address).await {
+        if let Some(connection) = self.transport.connected(to.address) {
             let fingerprint = knows.then_some(data.heartbeat_fingerprint);
             let told = Told { connection: connection.id(), fingerprint };
             self.heartbeats.told.lock().insert(to.address.to_owned(), told);

@@ -248,7 +248,7 @@ impl Instance {
         topic: &str,
         new_topic_queues: i32,
     ) -> Result<Arc<Route>, Error> {
-        if let Some(route) = self.routes.get(topic).filter(|route| !route.publish.queues.is_empty()) {
+        if let Some(route) = self.routes.get_publish(topic) {
             return Ok(route);
         }
         let looked_up = match self.refresh_route(topic).await {

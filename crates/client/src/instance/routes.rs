@@ -20,7 +20,7 @@ pub(crate) struct Routes {
 struct Tables {
     topics: HashMap<String, Known>,
     /// Broker name to id to address. Routes overlap: the one that came last counts.
-    brokers: BTreeMap<String, BTreeMap<i64, String>>,
+    brokers: BTreeMap<String, BTreeMap<i64, Arc<str>>>,
 }
 
 #[derive(Debug)]
@@ -33,6 +33,11 @@ struct Known {
 impl Routes {
     pub(crate) fn get(&self, topic: &str) -> Option<Arc<Route>> {
         self.tables.read().topics.get(topic).map(|known| known.route.clone())
+    }
+
+    /// The route, if it has a queue to send to.
+    pub(crate) fn get_publish(&self, topic: &str) -> Option<Arc<Route>> {
+        self.get(topic).filter(|route| !route.publish.queues.is_empty())
     }
 
     /// The route, if it was asked for at this time or later.
@@ -49,7 +54,8 @@ impl Routes {
     pub(crate) fn learn(&self, topic: &str, data: TopicRouteData, asked_at: Instant) -> Arc<Route> {
         let mut tables = self.tables.write();
         for broker in &data.broker_datas {
-            tables.brokers.insert(broker.broker_name.clone(), broker.broker_addrs.clone());
+            let addresses = broker.broker_addrs.iter().map(|(id, address)| (*id, address.as_str().into()));
+            tables.brokers.insert(broker.broker_name.clone(), addresses.collect());
         }
         if let Some(known) = tables.topics.get_mut(topic).filter(|known| known.route.is_same(&data)) {
             known.asked_at = asked_at;
@@ -71,7 +77,7 @@ impl Routes {
             .flat_map(|broker| broker.broker_addrs.values().map(String::as_str))
             .collect();
         brokers.retain(|_, addresses| {
-            addresses.retain(|_, address| in_routes.contains(address.as_str()));
+            addresses.retain(|_, address| in_routes.contains(&**address));
             !addresses.is_empty()
         });
     }
@@ -80,13 +86,13 @@ impl Routes {
     pub(crate) fn brokers(&self) -> Vec<(String, i64, String)> {
         let tables = self.tables.read();
         let each = tables.brokers.iter().flat_map(|(name, addresses)| {
-            addresses.iter().map(move |(id, address)| (name.clone(), *id, address.clone()))
+            addresses.iter().map(move |(id, address)| (name.clone(), *id, address.to_string()))
         });
         each.collect()
     }
 
     /// Address of a broker group's master.
-    pub(crate) fn master(&self, broker: &str) -> Option<String> {
+    pub(crate) fn master(&self, broker: &str) -> Option<Arc<str>> {
         self.tables.read().brokers.get(broker)?.get(&MASTER_ID).cloned()
     }
 
@@ -96,7 +102,7 @@ impl Routes {
         let addresses = tables.brokers.get(broker)?;
         let next = || (id != MASTER_ID).then(|| addresses.get_key_value(&(id + 1))).flatten();
         let found = addresses.get_key_value(&id).or_else(next).or_else(|| addresses.first_key_value());
-        found.map(|(id, address)| (*id, address.clone()))
+        found.map(|(id, address)| (*id, address.to_string()))
     }
 
     /// Id of another member of a broker group than this one, if there is one.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ferromq_protocol::command::RemotingCommand;
+use ferromq_protocol::command::{FieldList, RemotingCommand};
 use hmac::{Hmac, Mac};
 use sha1::Sha1;
 
@@ -47,7 +47,7 @@ impl Credentials {
 
     /// The values of all fields in the order of their names, and the body, under the secret key.
     fn signature(&self, command: &RemotingCommand) -> String {
-        let mut fields: Vec<_> = command.fields.iter().flatten().collect();
+        let mut fields: Vec<_> = command.fields.iter().flat_map(FieldList::iter).collect();
         fields.sort();
         // Keys of any length make a key of this function.
         let Ok(mut mac) = Hmac::<Sha1>::new_from_slice(self.secret_key.as_bytes()) else {

@@ -60,15 +60,25 @@ impl Transport {
         command: RemotingCommand,
         timeout: Duration,
     ) -> Result<RemotingCommand, Error> {
+        self.call_since(to, command, Instant::now(), timeout).await
+    }
+
+    /// As [`call`](Self::call), when the time has been running since `started`.
+    pub(crate) async fn call_since(
+        &self,
+        to: Destination<'_>,
+        command: RemotingCommand,
+        started: Instant,
+        timeout: Duration,
+    ) -> Result<RemotingCommand, Error> {
         let command = self.prepare(command);
         let name = request::name(command.code);
-        let deadline = Instant::now() + timeout;
+        let deadline = started + timeout;
         let mut sent_away = false;
         loop {
             let connection =
                 self.connect(to.address, deadline).await.map_err(|error| to.remoting(name, error))?;
-            let left = deadline.saturating_duration_since(Instant::now());
-            match connection.invoke_ref(&command, left).await {
+            match connection.invoke_since(&command, started, timeout).await {
                 // The server shuts down and says so: whoever listens there now gets the request.
                 Ok(answer) if answer.code == response::GO_AWAY && !sent_away => {
                     connection.retire();
@@ -112,8 +122,8 @@ impl Transport {
     }
 
     /// The connection to an address, if there is one now.
-    pub(crate) async fn connected(&self, address: &str) -> Option<Arc<Connection>> {
-        self.client.connected(address).await
+    pub(crate) fn connected(&self, address: &str) -> Option<Arc<Connection>> {
+        self.client.connected(address)
     }
 
     pub(crate) async fn close(&self) {
@@ -121,6 +131,9 @@ impl Transport {
     }
 
     async fn connect(&self, address: &str, deadline: Instant) -> Result<Arc<Connection>, InvokeError> {
+        if let Some(connection) = self.client.connected(address) {
+            return Ok(connection);
+        }
         let failed = |reason: String| InvokeError::Connect { peer: address.to_owned(), reason };
         let connecting = timeout_at(deadline, self.client.connection(address));
         match self.stop.run_until_cancelled(connecting).await {

@@ -8,6 +8,9 @@ use ferromq_protocol::message::properties;
 /// What may be added to a list that came from a broker without moving it.
 const SPARE_BYTES: usize = 64;
 
+/// Room in a new list: the system's own properties of a message that is sent are shorter.
+const LIST_BYTES: usize = 128;
+
 /// Names and values, in one piece as they are on the wire: most messages are consumed without anybody looking at most of them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Properties {
@@ -50,6 +53,9 @@ impl Properties {
     /// Sets a property. False, and nothing is changed, if name or value can't stand in a list: one of them is empty, the value contains the
     /// character 2, or the name that or the character 1.
     pub fn insert(&mut self, name: &str, value: &str) -> bool {
+        if self.encoded.capacity() == 0 {
+            self.encoded.reserve(LIST_BYTES);
+        }
         if self.get(name).is_none() {
             return properties::append(&mut self.encoded, name, value);
         }

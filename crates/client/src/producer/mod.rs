@@ -213,6 +213,9 @@ impl ProducerCore {
 
     /// Waits until fewer messages than allowed are on their way.
     async fn permit(&self, timeout: Duration) -> Result<SemaphorePermit<'_>, Error> {
+        if let Ok(permit) = self.in_flight.try_acquire() {
+            return Ok(permit);
+        }
         let permit = tokio::time::timeout(timeout, self.in_flight.acquire()).await.map_err(|_| {
             let max = self.settings.max_in_flight;
             Error::Timeout { what: format!("a place among {max} messages on their way"), timeout }

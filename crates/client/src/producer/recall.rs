@@ -34,7 +34,7 @@ impl Producer {
         let broker = broker_of(handle).ok_or_else(invalid)?;
         let core = self.core();
         core.instance.publish_route(topic, core.settings.default_topic_queue_nums).await?;
-        let known = core.instance.routes.master(&broker).map(|address| (broker.clone(), address));
+        let known = core.instance.routes.master(&broker).map(|address| (broker.clone(), address.to_string()));
         let no_route = || Error::NoRoute { topic: topic.to_owned() };
         let (name, address) =
             known.or_else(|| core.instance.routes.any_broker(topic)).ok_or_else(no_route)?;

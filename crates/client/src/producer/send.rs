@@ -1,5 +1,6 @@
 //! Attempts to send, and what follows when one fails (`docs/spec/07-client.md` 6.3).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,10 +31,18 @@ struct Call<'a> {
     outgoing: &'a Outgoing,
     started: Instant,
     timeout: Duration,
+    /// The brokers that did not do what was wanted, in order.
     brokers: Vec<String>,
     last_error: Option<Error>,
     /// An answer that says the message is stored, but not as safely as wanted.
     last_result: Option<SendResult>,
+}
+
+/// How long an attempt may take.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    since: Instant,
+    timeout: Duration,
 }
 
 impl ProducerCore {
@@ -44,7 +53,7 @@ impl ProducerCore {
         timeout: Duration,
     ) -> Result<SendResult, Error> {
         let started = Instant::now();
-        let sent = self.try_anywhere(outgoing, timeout).await;
+        let sent = self.try_anywhere(outgoing, started, timeout).await;
         sent.inspect_err(|_| self.measure_failure(outgoing, started))
     }
 
@@ -52,9 +61,14 @@ impl ProducerCore {
         SendMeter::failed(&self.instance.identity.client_id, &outgoing.message.topic, started.elapsed());
     }
 
-    async fn try_anywhere(&self, outgoing: &Outgoing, timeout: Duration) -> Result<SendResult, Error> {
+    async fn try_anywhere(
+        &self,
+        outgoing: &Outgoing,
+        started: Instant,
+        timeout: Duration,
+    ) -> Result<SendResult, Error> {
+        let mut call = Call::new(self, outgoing, started, timeout);
         let _permit = self.permit(timeout).await?;
-        let mut call = Call::new(self, outgoing, timeout);
         let mut route = call.route().await?;
         for attempt in 0..=self.settings.retry_times_when_send_failed {
             let queue = select::next_queue(
@@ -65,17 +79,18 @@ impl ProducerCore {
             let Some(queue) = queue else {
                 return Err(Error::NoRoute { topic: outgoing.message.topic.clone() });
             };
-            let Some(mut left) = call.left() else { break };
             let is_last = attempt == self.settings.retry_times_when_send_failed;
-            if let Some(max) = self.settings.send_msg_max_timeout_per_request.filter(|_| !is_last) {
-                left = left.min(max);
+            let max = self.settings.send_msg_max_timeout_per_request.filter(|_| !is_last);
+            let Some(limit) = call.limit(max) else { break };
+            let sent = self.attempt(&route, queue, outgoing, limit).await;
+            if let Ok(result) = &sent
+                && (result.status == SendStatus::SendOk || !self.settings.retry_another_broker)
+            {
+                call.measure_success(&route);
+                return sent;
             }
             call.brokers.push(queue.broker_name.clone());
-            match self.attempt(&route, queue, outgoing, left).await {
-                Ok(result) if result.status == SendStatus::SendOk || !self.settings.retry_another_broker => {
-                    call.measure_success(&route);
-                    return Ok(result);
-                }
+            match sent {
                 Ok(result) => call.last_result = Some(result),
                 Err(error) if call.may_retry(&error) => {
                     call.last_error = Some(error);
@@ -100,7 +115,7 @@ impl ProducerCore {
         timeout: Duration,
     ) -> Result<SendResult, Error> {
         let started = Instant::now();
-        let sent = self.try_chosen(outgoing, choose, timeout).await;
+        let sent = self.try_chosen(outgoing, choose, started, timeout).await;
         sent.inspect_err(|_| self.measure_failure(outgoing, started))
     }
 
@@ -108,14 +123,15 @@ impl ProducerCore {
         &self,
         outgoing: &Outgoing,
         choose: impl FnOnce(&[MessageQueue]) -> Option<MessageQueue>,
+        started: Instant,
         timeout: Duration,
     ) -> Result<SendResult, Error> {
+        let call = Call::new(self, outgoing, started, timeout);
         let _permit = self.permit(timeout).await?;
-        let call = Call::new(self, outgoing, timeout);
         let route = call.route().await?;
         let queue = chosen(&route, &outgoing.message.topic, choose)?;
-        let left = call.left().ok_or_else(|| call.too_late())?;
-        let sent = self.attempt(&route, &queue, outgoing, left).await;
+        let limit = call.limit(None).ok_or_else(|| call.too_late())?;
+        let sent = self.attempt(&route, &queue, outgoing, limit).await;
         sent.inspect(|_| call.measure_success(&route)).inspect_err(|error| {
             if is_doubtful(error) {
                 self.instance.doubt_route(&outgoing.message.topic);
@@ -144,8 +160,8 @@ impl ProducerCore {
         queue: Option<&MessageQueue>,
         timeout: Duration,
     ) -> Result<(), Error> {
+        let call = Call::new(self, outgoing, Instant::now(), timeout);
         let _permit = self.permit(timeout).await?;
-        let call = Call::new(self, outgoing, timeout);
         let route = call.route().await?;
         let queue = match (queue, outgoing.message.get_property(names::SHARDING_KEY)) {
             (Some(queue), _) => Some(queue),
@@ -165,19 +181,20 @@ impl ProducerCore {
         route: &Route,
         queue: &MessageQueue,
         outgoing: &Outgoing,
-        timeout: Duration,
+        limit: Limit,
     ) -> Result<SendResult, Error> {
+        let Some(faults) = &self.faults else {
+            return self.attempt_once(route, queue, outgoing, limit).await;
+        };
         let started = Instant::now();
-        let sent = self.attempt_once(route, queue, outgoing, timeout).await;
-        if let Some(faults) = &self.faults {
-            let outcome = match &sent {
-                Ok(_) | Err(Error::BrokerNotExist { .. }) => Outcome::Fine,
-                Err(Error::Remoting { .. }) if !self.settings.start_detector => Outcome::Failed,
-                Err(Error::Remoting { .. } | Error::Refused { .. }) => Outcome::Unreachable,
-                Err(_) => Outcome::Fine,
-            };
-            faults.update(&queue.broker_name, started.elapsed(), outcome);
-        }
+        let sent = self.attempt_once(route, queue, outgoing, limit).await;
+        let outcome = match &sent {
+            Ok(_) | Err(Error::BrokerNotExist { .. }) => Outcome::Fine,
+            Err(Error::Remoting { .. }) if !self.settings.start_detector => Outcome::Failed,
+            Err(Error::Remoting { .. } | Error::Refused { .. }) => Outcome::Unreachable,
+            Err(_) => Outcome::Fine,
+        };
+        faults.update(&queue.broker_name, started.elapsed(), outcome);
         sent
     }
 
@@ -186,32 +203,39 @@ impl ProducerCore {
         route: &Route,
         queue: &MessageQueue,
         outgoing: &Outgoing,
-        timeout: Duration,
+        limit: Limit,
     ) -> Result<SendResult, Error> {
         let (broker, address) = self.address(route, queue).await?;
         let to = Destination { broker: &broker, address: &address, topic: &outgoing.message.topic };
         let request = outgoing.request(self, queue, &broker);
-        let (name, started) = (request::name(request.code), Instant::now());
-        let answer = self.instance.transport.call(to, request, timeout).await?;
+        let name = request::name(request.code);
+        let traced = self.trace.as_ref().map(|trace| (trace, Instant::now()));
+        let answer = self.instance.transport.call_since(to, request, limit.since, limit.timeout).await?;
         let result = SendResult::read(&to, name, &answer, queue, &outgoing.unique_ids)?;
-        if let Some(trace) = &self.trace {
+        if let Some((trace, started)) = traced {
             trace.sent(&outgoing.subjects, &address, started.elapsed(), &result);
         }
         Ok(result)
     }
 
-    async fn address(&self, route: &Route, queue: &MessageQueue) -> Result<(String, String), Error> {
+    /// Name and address of the queue's broker.
+    async fn address<'q>(
+        &self,
+        route: &'q Route,
+        queue: &'q MessageQueue,
+    ) -> Result<(Cow<'q, str>, Arc<str>), Error> {
         let broker = route.real_broker(queue);
         match self.instance.routes.master(broker) {
-            Some(address) => Ok((broker.to_owned(), address)),
-            None => self.instance.master_of(queue).await,
+            Some(address) => Ok((broker.into(), address)),
+            None => {
+                self.instance.master_of(queue).await.map(|(broker, address)| (broker.into(), address.into()))
+            }
         }
     }
 }
 
 impl<'a> Call<'a> {
-    fn new(core: &'a ProducerCore, outgoing: &'a Outgoing, timeout: Duration) -> Self {
-        let started = Instant::now();
+    fn new(core: &'a ProducerCore, outgoing: &'a Outgoing, started: Instant, timeout: Duration) -> Self {
         Self { core, outgoing, started, timeout, brokers: Vec::new(), last_error: None, last_result: None }
     }
 
@@ -223,7 +247,20 @@ impl<'a> Call<'a> {
         self.timeout.checked_sub(self.started.elapsed()).filter(|left| !left.is_zero())
     }
 
+    /// What the next attempt may take, `max` at most; `None` if the time is over.
+    fn limit(&self, max: Option<Duration>) -> Option<Limit> {
+        if self.brokers.is_empty() && max.is_none() {
+            // Whatever was waited for until now was waited for within the time-out.
+            return Some(Limit { since: self.started, timeout: self.timeout });
+        }
+        let left = self.left()?;
+        Some(Limit { since: Instant::now(), timeout: max.map_or(left, |max| left.min(max)) })
+    }
+
     async fn route(&self) -> Result<Arc<Route>, Error> {
+        if let Some(known) = self.core.instance.routes.get_publish(self.topic()) {
+            return Ok(known);
+        }
         let new_topic_queues = self.core.settings.default_topic_queue_nums;
         let route = self.core.instance.publish_route(self.topic(), new_topic_queues);
         let route = timeout_at(self.started + self.timeout, route).await;

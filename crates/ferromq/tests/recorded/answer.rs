@@ -44,7 +44,8 @@ fn header(frame: &Frame<'_>, bytes: &[u8]) -> Value {
         header["remark"] = remark.into();
     }
     if let Some(fields) = command.fields {
-        header["extFields"] = fields.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
+        header["extFields"] =
+            fields.iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect();
     }
     header
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ferromq_protocol::command::RemotingCommand;
+use ferromq_protocol::command::{FieldList, RemotingCommand};
 use ferromq_protocol::frame::{self, HeaderEncoding};
 use ferromq_protocol::{code, header};
 use serde_json::Value;
@@ -167,9 +167,11 @@ impl Player {
             Some((_, captured)) => self.physical_offset(captured),
             None => self.time(source),
         };
-        let fields = command.fields.as_mut().expect("header fields");
-        let field = fields.iter_mut().find(|(field, _)| field == name).expect("the header field");
-        field.1 = value.to_string();
+        assert!(command.field(name).is_some(), "the header has a field {name}");
+        let fields = command.fields.iter().flat_map(FieldList::iter);
+        let fields = fields
+            .map(|(field, old)| (field, if field == name { value.to_string() } else { old.to_owned() }));
+        command.fields = Some(fields.collect());
     }
 
     fn physical_offset(&self, captured: &str) -> i64 {
