@@ -427,7 +427,7 @@ async fn master_and_slave_tell_each_other_where_the_master_is() {
     // A master that returns tells its slave, which connects at once.
     let returned = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let tell = exchange()
-        .with("masterHaAddress", returned.local_addr().unwrap())
+        .with("masterHaAddress", returned.local_addr().unwrap().to_string())
         .with("masterFlushOffset", 0)
         .with("masterAddress", address);
     set.of_slave.done(tell).await;

@@ -86,8 +86,7 @@ impl Refusal {
             Self::Refused { refused, header }
                 if refused.code() != response::CONTROLLER_INVALID_CLEAN_BROKER_METADATA =>
             {
-                let with =
-                    |answer: RemotingCommand, (name, value): &(&str, String)| answer.with(*name, value);
+                let with = |answer: RemotingCommand, (name, value): &(&str, String)| answer.with(name, value);
                 header.iter().fold(answer.with_field_map(), with)
             }
             _ => answer,

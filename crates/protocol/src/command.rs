@@ -1,13 +1,12 @@
 //! Commands that own their parts: everything that is not on the hot path reads and writes these.
 
 use std::borrow::Cow;
-use std::fmt::Display;
 
 use bytes::Bytes;
 use thiserror::Error;
 
 use crate::code;
-pub use crate::field_list::FieldList;
+pub use crate::field_list::{FieldList, FieldText};
 use crate::frame::{self, HeaderEncoding};
 use crate::header::{
     FLAG_ONEWAY, FLAG_RESPONSE, FieldOut, FieldValue, Head, HeaderError, HeaderScratch, Request, begin_frame,
@@ -142,14 +141,14 @@ impl RemotingCommand {
 
     /// The same with one more header field.
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl Display) -> Self {
+    pub fn with(mut self, name: &str, value: impl FieldText) -> Self {
         self.fields.get_or_insert_default().push(name, value);
         self
     }
 
     /// The same with one more header field if there is a value.
     #[must_use]
-    pub fn with_some(self, name: &str, value: Option<impl Display>) -> Self {
+    pub fn with_some(self, name: &str, value: Option<impl FieldText>) -> Self {
         match value {
             Some(value) => self.with(name, value),
             None => self,

@@ -1,6 +1,7 @@
 //! The header fields of a command that owns its parts.
 
-use std::fmt::{self, Display, Write as _};
+use std::borrow::Cow;
+use std::fmt;
 
 use crate::header::{Fields, HeaderError};
 
@@ -8,13 +9,61 @@ use crate::header::{Fields, HeaderError};
 const TEXT_BYTES: usize = 256;
 const FIELDS: usize = 16;
 
+/// What can be the value of a header field: text, a number, `true` or `false`.
+pub trait FieldText {
+    /// Appends the value as it is on the wire.
+    fn append_to(&self, text: &mut String);
+}
+
+impl FieldText for str {
+    fn append_to(&self, text: &mut String) {
+        text.push_str(self);
+    }
+}
+
+impl FieldText for String {
+    fn append_to(&self, text: &mut String) {
+        text.push_str(self);
+    }
+}
+
+impl FieldText for Cow<'_, str> {
+    fn append_to(&self, text: &mut String) {
+        text.push_str(self);
+    }
+}
+
+impl FieldText for bool {
+    fn append_to(&self, text: &mut String) {
+        text.push_str(if *self { "true" } else { "false" });
+    }
+}
+
+impl<T: FieldText + ?Sized> FieldText for &T {
+    fn append_to(&self, text: &mut String) {
+        (**self).append_to(text);
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl FieldText for $number {
+            fn append_to(&self, text: &mut String) {
+                text.push_str(itoa::Buffer::new().format(*self));
+            }
+        }
+    )*};
+}
+
+numbers!(u8, i16, u16, i32, u32, i64, u64, usize, u128);
+
 /// Names and values in the order in which they were added, in one piece of text.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct FieldList {
     /// All names and values, one behind the other.
     text: String,
-    /// Of each field, where its name and where its value end.
-    ends: Vec<(usize, usize)>,
+    /// Bytes of each field's name and value.
+    lengths: Vec<(usize, usize)>,
 }
 
 impl FieldList {
@@ -28,37 +77,35 @@ impl FieldList {
     }
 
     /// Adds a field behind the others.
-    pub fn push(&mut self, name: &str, value: impl Display) {
-        if self.ends.is_empty() {
+    pub fn push(&mut self, name: &str, value: impl FieldText) {
+        if self.lengths.is_empty() {
             self.text.reserve(TEXT_BYTES);
-            self.ends.reserve(FIELDS);
+            self.lengths.reserve(FIELDS);
         }
         self.text.push_str(name);
-        let name_end = self.text.len();
-        // Text takes whatever a value writes.
-        let _ = write!(self.text, "{value}");
-        self.ends.push((name_end, self.text.len()));
+        let value_start = self.text.len();
+        value.append_to(&mut self.text);
+        self.lengths.push((name.len(), self.text.len() - value_start));
     }
 
     /// The value of a field; the last one counts when a name was added twice.
     pub fn get(&self, name: &str) -> Option<&str> {
-        let positions = (0..self.ends.len()).rev();
-        positions.map(|position| self.at(position)).find(|(key, _)| *key == name).map(|(_, value)| value)
+        self.iter().filter(|(key, _)| *key == name).last().map(|(_, value)| value)
     }
 
     /// All names and values, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        (0..self.ends.len()).map(|position| self.at(position))
-    }
-
-    fn at(&self, position: usize) -> (&str, &str) {
-        let start = position.checked_sub(1).map_or(0, |before| self.ends[before].1);
-        let (name_end, value_end) = self.ends[position];
-        (&self.text[start..name_end], &self.text[name_end..value_end])
+        let mut rest = self.text.as_str();
+        self.lengths.iter().map(move |(name_length, value_length)| {
+            let (name, behind) = rest.split_at(*name_length);
+            let (value, behind) = behind.split_at(*value_length);
+            rest = behind;
+            (name, value)
+        })
     }
 }
 
-impl<N: AsRef<str>, V: Display> FromIterator<(N, V)> for FieldList {
+impl<N: AsRef<str>, V: FieldText> FromIterator<(N, V)> for FieldList {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(fields: I) -> Self {
         let mut list = Self::default();
         fields.into_iter().for_each(|(name, value)| list.push(name.as_ref(), value));

@@ -114,10 +114,11 @@ impl Outstanding {
         }
     }
 
-    /// Hands answers to those who wait for them. Nobody waits for some of them (any more).
-    pub(crate) fn complete(&self, answers: &mut Vec<RemotingCommand>) {
+    /// Hands answers to those who wait for them, if somebody does (still). Returns how many calls waited before.
+    pub(crate) fn complete(&self, answers: &mut Vec<RemotingCommand>) -> usize {
         let mut wakers = Vec::with_capacity(answers.len());
         let mut calls = self.calls.lock();
+        let waiting = calls.by_opaque.len();
         for answer in answers.drain(..) {
             if let Some(call) = calls.by_opaque.get_mut(&answer.opaque)
                 && call.outcome.is_none()
@@ -128,6 +129,7 @@ impl Outstanding {
         }
         drop(calls);
         wakers.into_iter().for_each(Waker::wake);
+        waiting
     }
 
     pub(crate) fn forget(&self, opaque: i32) {

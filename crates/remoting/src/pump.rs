@@ -96,9 +96,8 @@ impl Default for Limits {
 
 /// Bytes that one read can bring.
 const READ_BYTES: usize = 256 * 1024;
-/// Answers to requests of ours that are handed over before those who got them may go on: their next requests shall be on their
-/// way while the rest is handed over.
-const ROUND_ANSWERS_MAX: usize = 64;
+/// Answers to requests of ours that are always handed over at once.
+const ROUND_ANSWERS_MIN: usize = 16;
 /// Buffers above this are not kept while a connection is quiet.
 const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -149,6 +148,9 @@ struct Pump<S: Service> {
     started: bool,
     /// Whether `unhandled` holds a whole frame.
     has_whole_frame: bool,
+    /// Answers to requests of ours that are handed over at once: half of what is waited for. Those who got them send their next
+    /// requests before the rest is handed over; so this side and the peer work at the same time, and not in turn.
+    round_answers_max: usize,
     /// Whether those who just got answers are to go on first.
     gives_way: bool,
     last_activity: Instant,
@@ -174,6 +176,7 @@ pub(crate) async fn run<S: Service>(
         out: Vec::new(),
         started: false,
         has_whole_frame: false,
+        round_answers_max: ROUND_ANSWERS_MIN,
         gives_way: false,
         last_activity: Instant::now(),
     };
@@ -333,7 +336,8 @@ impl<S: Service> Pump<S> {
         }
         let handled = self.handle_frames(&bytes[used..], lent);
         if !lent.answers.is_empty() {
-            self.connection.outstanding().complete(&mut lent.answers);
+            let waiting = self.connection.outstanding().complete(&mut lent.answers);
+            self.round_answers_max = (waiting / 2).max(ROUND_ANSWERS_MIN);
             self.gives_way = self.has_whole_frame;
         }
         used += handled?;
@@ -344,7 +348,7 @@ impl<S: Service> Pump<S> {
     fn handle_frames(&mut self, bytes: &[u8], lent: &mut Lent) -> Result<usize, CloseReason> {
         let mut used = 0;
         while let Some((frame, length)) = frame::split(&bytes[used..])? {
-            if self.out.len() > self.limits.round_bytes_max || lent.answers.len() >= ROUND_ANSWERS_MAX {
+            if self.out.len() > self.limits.round_bytes_max || lent.answers.len() >= self.round_answers_max {
                 self.has_whole_frame = true;
                 break;
             }

@@ -28,7 +28,7 @@ fn send(properties: &str, body: &'static str) -> RemotingCommand {
         ("i", properties),
     ];
     let command = RemotingCommand::request(request::SEND_MESSAGE_V2).with_body(body);
-    fields.iter().fold(command, |command, (name, value)| command.with(*name, value))
+    fields.iter().fold(command, |command, (name, value)| command.with(name, value))
 }
 
 fn max_offset() -> RemotingCommand {

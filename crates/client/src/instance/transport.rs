@@ -60,25 +60,24 @@ impl Transport {
         command: RemotingCommand,
         timeout: Duration,
     ) -> Result<RemotingCommand, Error> {
-        self.call_since(to, command, Instant::now(), timeout).await
+        let command = self.prepare(command);
+        self.call_prepared(to, &command, Instant::now(), timeout).await
     }
 
-    /// As [`call`](Self::call), when the time has been running since `started`.
-    pub(crate) async fn call_since(
+    /// As [`call`](Self::call) for a [prepared](Self::prepare) request, when the time has been running since `started`.
+    pub(crate) async fn call_prepared(
         &self,
         to: Destination<'_>,
-        command: RemotingCommand,
+        command: &RemotingCommand,
         started: Instant,
         timeout: Duration,
     ) -> Result<RemotingCommand, Error> {
-        let command = self.prepare(command);
         let name = request::name(command.code);
-        let deadline = started + timeout;
         let mut sent_away = false;
         loop {
-            let connection =
-                self.connect(to.address, deadline).await.map_err(|error| to.remoting(name, error))?;
-            match connection.invoke_since(&command, started, timeout).await {
+            let connected = self.connection(to.address, started + timeout).await;
+            let connection = connected.map_err(|error| to.remoting(name, error))?;
+            match connection.invoke_since(command, started, timeout).await {
                 // The server shuts down and says so: whoever listens there now gets the request.
                 Ok(answer) if answer.code == response::GO_AWAY && !sent_away => {
                     connection.retire();
@@ -116,7 +115,7 @@ impl Transport {
         timeout: Duration,
     ) -> Result<(), Error> {
         let name = request::name(command.code);
-        let connected = self.connect(to.address, Instant::now() + timeout).await;
+        let connected = self.connection(to.address, Instant::now() + timeout).await;
         connected.map_err(|error| to.remoting(name, error))?.oneway(self.prepare(command));
         Ok(())
     }
@@ -130,10 +129,14 @@ impl Transport {
         self.client.close().await;
     }
 
-    async fn connect(&self, address: &str, deadline: Instant) -> Result<Arc<Connection>, InvokeError> {
-        if let Some(connection) = self.client.connected(address) {
-            return Ok(connection);
+    async fn connection(&self, address: &str, deadline: Instant) -> Result<Arc<Connection>, InvokeError> {
+        match self.client.connected(address) {
+            Some(connection) => Ok(connection),
+            None => Box::pin(self.connect(address, deadline)).await,
         }
+    }
+
+    async fn connect(&self, address: &str, deadline: Instant) -> Result<Arc<Connection>, InvokeError> {
         let failed = |reason: String| InvokeError::Connect { peer: address.to_owned(), reason };
         let connecting = timeout_at(deadline, self.client.connection(address));
         match self.stop.run_until_cancelled(connecting).await {

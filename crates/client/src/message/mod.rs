@@ -167,7 +167,7 @@ impl Message {
     /// Gives the message a unique id, unless it has one.
     pub(crate) fn identify(&mut self) {
         if self.properties.get(names::UNIQ_KEY).is_none() {
-            self.properties.insert(names::UNIQ_KEY, &next_unique_id());
+            self.properties.append(names::UNIQ_KEY, &next_unique_id());
         }
     }
 

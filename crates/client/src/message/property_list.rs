@@ -53,11 +53,8 @@ impl Properties {
     /// Sets a property. False, and nothing is changed, if name or value can't stand in a list: one of them is empty, the value contains the
     /// character 2, or the name that or the character 1.
     pub fn insert(&mut self, name: &str, value: &str) -> bool {
-        if self.encoded.capacity() == 0 {
-            self.encoded.reserve(LIST_BYTES);
-        }
         if self.get(name).is_none() {
-            return properties::append(&mut self.encoded, name, value);
+            return self.append(name, value);
         }
         let mut changed = self.without(name);
         let is_set = properties::append(&mut changed, name, value);
@@ -65,6 +62,14 @@ impl Properties {
             self.encoded = changed;
         }
         is_set
+    }
+
+    /// As [`insert`](Self::insert) for a property that is not there.
+    pub(crate) fn append(&mut self, name: &str, value: &str) -> bool {
+        if self.encoded.capacity() == 0 {
+            self.encoded.reserve(LIST_BYTES);
+        }
+        properties::append(&mut self.encoded, name, value)
     }
 
     /// Takes a property out.

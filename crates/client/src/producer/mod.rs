@@ -175,7 +175,8 @@ impl ProducerCore {
     }
 
     pub(crate) async fn send(&self, message: Message) -> Result<SendResult, Error> {
-        let outgoing = Outgoing::single(self, message).await?;
+        let mut outgoing = Outgoing::single(self, message)?;
+        outgoing.compress(self).await;
         self.send_anywhere(&outgoing, self.settings.send_msg_timeout).await
     }
 
@@ -216,10 +217,11 @@ impl ProducerCore {
         if let Ok(permit) = self.in_flight.try_acquire() {
             return Ok(permit);
         }
-        let permit = tokio::time::timeout(timeout, self.in_flight.acquire()).await.map_err(|_| {
-            let max = self.settings.max_in_flight;
-            Error::Timeout { what: format!("a place among {max} messages on their way"), timeout }
-        })?;
+        let permit =
+            Box::pin(tokio::time::timeout(timeout, self.in_flight.acquire())).await.map_err(|_| {
+                let max = self.settings.max_in_flight;
+                Error::Timeout { what: format!("a place among {max} messages on their way"), timeout }
+            })?;
         permit.map_err(|_| self.closed_error())
     }
 
@@ -265,8 +267,11 @@ impl Producer {
         let core = self.core();
         match core.accumulator_for(&message) {
             Some(accumulator) => {
-                let queue = core.sharded_queue(&message).await?;
-                accumulator.send(core, message, queue).await
+                let held = async {
+                    let queue = core.sharded_queue(&message).await?;
+                    accumulator.send(core, message, queue).await
+                };
+                Box::pin(held).await
             }
             None => self.send_with_timeout(message, core.settings.send_msg_timeout).await,
         }
@@ -278,11 +283,12 @@ impl Producer {
     /// # Errors
     /// As [`send`](Self::send).
     pub async fn send_with_timeout(&self, message: Message, timeout: Duration) -> Result<SendResult, Error> {
-        let outgoing = Outgoing::single(self.core(), message).await?;
+        let mut outgoing = Outgoing::single(self.core(), message)?;
+        outgoing.compress(self.core()).await;
         match outgoing.message.get_property(names::SHARDING_KEY).map(str::to_owned) {
             Some(key) => {
                 let choose = |queues: &[MessageQueue]| select_by_hash(queues, &key).cloned();
-                self.core().send_chosen(&outgoing, choose, timeout).await
+                Box::pin(self.core().send_chosen(&outgoing, choose, timeout)).await
             }
             None => self.core().send_anywhere(&outgoing, timeout).await,
         }
@@ -300,11 +306,15 @@ impl Producer {
         let core = self.core();
         match core.accumulator_for(&message) {
             Some(accumulator) => {
-                let queue = core.choose(&message.topic, choose).await?;
-                accumulator.send(core, message, Some(queue)).await
+                let held = async {
+                    let queue = core.choose(&message.topic, choose).await?;
+                    accumulator.send(core, message, Some(queue)).await
+                };
+                Box::pin(held).await
             }
             None => {
-                let outgoing = Outgoing::single(core, message).await?;
+                let mut outgoing = Outgoing::single(core, message)?;
+                outgoing.compress(core).await;
                 core.send_chosen(&outgoing, choose, core.settings.send_msg_timeout).await
             }
         }
@@ -337,11 +347,12 @@ impl Producer {
         let core = self.core();
         match core.accumulator_for(&message) {
             Some(accumulator) => {
-                let queue = core.sharded_queue(&message).await?;
+                let queue = Box::pin(core.sharded_queue(&message)).await?;
                 accumulator.send_oneway(core, message, queue)
             }
             None => {
-                let outgoing = Outgoing::single(core, message).await?;
+                let mut outgoing = Outgoing::single(core, message)?;
+                outgoing.compress(core).await;
                 core.send_oneway(&outgoing, None, core.settings.send_msg_timeout).await
             }
         }

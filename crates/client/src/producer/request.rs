@@ -24,21 +24,21 @@ const COMPRESSED_INLINE_BYTES_MAX: usize = 128 * 1024;
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) message: Message,
-    /// The ids that the result shows.
-    pub(super) unique_ids: String,
+    /// Of a batch the ids of all messages.
+    batch_ids: Option<String>,
     body: Bytes,
     sys_flag: i32,
-    is_batch: bool,
     /// What a trace tells of it, one for each message; none if it is not traced.
     pub(super) subjects: Vec<Subject>,
 }
 
 impl Outgoing {
-    pub(super) async fn single(core: &ProducerCore, mut message: Message) -> Result<Self, Error> {
+    /// A message of its own. It is to be [compressed](Self::compress) before it is sent.
+    pub(super) fn single(core: &ProducerCore, mut message: Message) -> Result<Self, Error> {
         core.check_open()?;
         validate::message(&message, core.settings.max_message_size)?;
         message.identify();
-        Ok(Self::alone(core, message).await)
+        Ok(Self::alone(core, message))
     }
 
     /// Batches are not compressed: brokers take them apart.
@@ -60,19 +60,33 @@ impl Outgoing {
         tags: Option<&str>,
     ) -> Result<Self, Error> {
         match <[Message; 1]>::try_from(messages) {
-            Ok([message]) => Ok(Self::alone(core, message).await),
+            Ok([message]) => {
+                let mut outgoing = Self::alone(core, message);
+                outgoing.compress(core).await;
+                Ok(outgoing)
+            }
             Err(messages) => Self::packed(core, &messages, tags),
         }
     }
 
-    async fn alone(core: &ProducerCore, message: Message) -> Self {
-        let (body, mut sys_flag) = compress(core, &message.body).await;
+    fn alone(core: &ProducerCore, message: Message) -> Self {
+        let (body, mut sys_flag) = (message.body.clone(), 0);
         if message.get_property(names::TRAN_MSG) == Some("true") {
             sys_flag |= sysflag::TRANSACTION_PREPARED;
         }
-        let unique_ids = message.get_property(names::UNIQ_KEY).unwrap_or_default().to_owned();
         let subjects = subjects(core, &message.topic, || vec![Subject::new(&message, body.len())]);
-        Self { message, unique_ids, body, sys_flag, is_batch: false, subjects }
+        Self { message, batch_ids: None, body, sys_flag, subjects }
+    }
+
+    /// Compresses the body if it is large enough.
+    pub(super) async fn compress(&mut self, core: &ProducerCore) {
+        if self.body.len() < core.settings.compress_over {
+            return;
+        }
+        let (body, sys_flag) = Box::pin(compress(core, &self.body)).await;
+        self.subjects.iter_mut().for_each(|subject| subject.set_body_length(body.len()));
+        self.body = body;
+        self.sys_flag |= sys_flag;
     }
 
     fn packed(core: &ProducerCore, messages: &[Message], tags: Option<&str>) -> Result<Self, Error> {
@@ -80,17 +94,23 @@ impl Outgoing {
         validate::message(&message, core.settings.max_message_size)?;
         let ids: Vec<&str> = messages.iter().filter_map(|m| m.get_property(names::UNIQ_KEY)).collect();
         let body = message.body.clone();
-        let unique_ids = ids.join(",");
+        let batch_ids = Some(ids.join(","));
         let subjects = subjects(core, &message.topic, || {
             messages.iter().map(|message| Subject::new(message, message.body.len())).collect()
         });
-        Ok(Self { message, unique_ids, body, sys_flag: 0, is_batch: true, subjects })
+        Ok(Self { message, batch_ids, body, sys_flag: 0, subjects })
+    }
+
+    /// The ids that the result shows.
+    pub(super) fn unique_ids(&self) -> &str {
+        self.batch_ids.as_deref().or_else(|| self.message.get_property(names::UNIQ_KEY)).unwrap_or_default()
     }
 
     /// The request that stores it in a queue.
     pub(super) fn request(&self, core: &ProducerCore, queue: &MessageQueue, broker: &str) -> RemotingCommand {
         let message = &self.message;
-        let code = if self.is_batch {
+        let is_batch = self.batch_ids.is_some();
+        let code = if is_batch {
             request::SEND_BATCH_MESSAGE
         } else if message.get_property(names::MESSAGE_TYPE) == Some(REPLY) {
             request::SEND_REPLY_MESSAGE_V2
@@ -114,7 +134,7 @@ impl Outgoing {
             .with("j", count(names::RECONSUME_TIME).unwrap_or("0"))
             .with("k", core.settings.unit_mode)
             .with_some("l", count(names::MAX_RECONSUME_TIMES))
-            .with("m", self.is_batch)
+            .with("m", is_batch)
             .with("n", broker)
             .with_body(self.body.clone())
     }
@@ -127,9 +147,6 @@ fn subjects(core: &ProducerCore, topic: &str, note: impl FnOnce() -> Vec<Subject
 /// The body as it is sent, and the bits that say how.
 async fn compress(core: &ProducerCore, body: &Bytes) -> (Bytes, i32) {
     let settings = &core.settings;
-    if body.len() < settings.compress_over {
-        return (body.clone(), 0);
-    }
     let (kind, level, plain) = (settings.compression, settings.compress_level, body.clone());
     let packed = if body.len() <= COMPRESSED_INLINE_BYTES_MAX {
         kind.compress(&plain, level)

@@ -2,9 +2,12 @@
 
 use ferromq_protocol::body::MessageQueue;
 use ferromq_protocol::code::response;
-use ferromq_protocol::command::RemotingCommand;
+use ferromq_protocol::command::{FieldList, RemotingCommand};
 
 use crate::error::{Destination, Error};
+
+/// Where a broker is that does not say it.
+const DEFAULT_REGION: &str = "DefaultRegion";
 
 /// How safe a message is that a broker has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,18 +67,31 @@ impl SendResult {
     ) -> Result<Self, Error> {
         let status = status(answer.code).ok_or_else(|| to.refused(request, answer))?;
         let malformed = |error| to.malformed(request, error);
-        let owned = |field| answer.field(field).map(str::to_owned);
-        let queue_id = answer.number("queueId").map_err(malformed)?;
-        Ok(Self {
+        let mut result = Self {
             status,
-            msg_id: answer.field("batchUniqId").unwrap_or(unique_ids).to_owned(),
-            offset_msg_id: answer.field("msgId").unwrap_or_default().to_owned(),
-            queue: MessageQueue { queue_id, ..queue.clone() },
+            msg_id: unique_ids.to_owned(),
+            offset_msg_id: String::new(),
+            queue: MessageQueue { queue_id: answer.number("queueId").map_err(malformed)?, ..queue.clone() },
             queue_offset: answer.number("queueOffset").map_err(malformed)?,
-            transaction_id: owned("transactionId"),
-            recall_handle: owned("recallHandle"),
-            region_id: answer.field("MSG_REGION").unwrap_or("DefaultRegion").to_owned(),
-            trace_on: answer.field("TRACE_ON") != Some("false"),
-        })
+            transaction_id: None,
+            recall_handle: None,
+            region_id: String::new(),
+            trace_on: true,
+        };
+        for (name, value) in answer.fields.iter().flat_map(FieldList::iter) {
+            match name {
+                "batchUniqId" => value.clone_into(&mut result.msg_id),
+                "msgId" => value.clone_into(&mut result.offset_msg_id),
+                "transactionId" => result.transaction_id = Some(value.to_owned()),
+                "recallHandle" => result.recall_handle = Some(value.to_owned()),
+                "MSG_REGION" => value.clone_into(&mut result.region_id),
+                "TRACE_ON" => result.trace_on = value != "false",
+                _ => {}
+            }
+        }
+        if result.region_id.is_empty() {
+            DEFAULT_REGION.clone_into(&mut result.region_id);
+        }
+        Ok(result)
     }
 }

@@ -94,7 +94,7 @@ impl ProducerCore {
                 Ok(result) => call.last_result = Some(result),
                 Err(error) if call.may_retry(&error) => {
                     call.last_error = Some(error);
-                    if !is_last && let Some(fresh) = call.reconsider(&route).await {
+                    if !is_last && let Some(fresh) = Box::pin(call.reconsider(&route)).await {
                         route = fresh;
                     }
                 }
@@ -183,18 +183,17 @@ impl ProducerCore {
         outgoing: &Outgoing,
         limit: Limit,
     ) -> Result<SendResult, Error> {
-        let Some(faults) = &self.faults else {
-            return self.attempt_once(route, queue, outgoing, limit).await;
-        };
-        let started = Instant::now();
+        let judged = self.faults.as_ref().map(|faults| (faults, Instant::now()));
         let sent = self.attempt_once(route, queue, outgoing, limit).await;
-        let outcome = match &sent {
-            Ok(_) | Err(Error::BrokerNotExist { .. }) => Outcome::Fine,
-            Err(Error::Remoting { .. }) if !self.settings.start_detector => Outcome::Failed,
-            Err(Error::Remoting { .. } | Error::Refused { .. }) => Outcome::Unreachable,
-            Err(_) => Outcome::Fine,
-        };
-        faults.update(&queue.broker_name, started.elapsed(), outcome);
+        if let Some((faults, started)) = judged {
+            let outcome = match &sent {
+                Ok(_) | Err(Error::BrokerNotExist { .. }) => Outcome::Fine,
+                Err(Error::Remoting { .. }) if !self.settings.start_detector => Outcome::Failed,
+                Err(Error::Remoting { .. } | Error::Refused { .. }) => Outcome::Unreachable,
+                Err(_) => Outcome::Fine,
+            };
+            faults.update(&queue.broker_name, started.elapsed(), outcome);
+        }
         sent
     }
 
@@ -210,8 +209,10 @@ impl ProducerCore {
         let request = outgoing.request(self, queue, &broker);
         let name = request::name(request.code);
         let traced = self.trace.as_ref().map(|trace| (trace, Instant::now()));
-        let answer = self.instance.transport.call_since(to, request, limit.since, limit.timeout).await?;
-        let result = SendResult::read(&to, name, &answer, queue, &outgoing.unique_ids)?;
+        let transport = &self.instance.transport;
+        let request = transport.prepare(request);
+        let answer = transport.call_prepared(to, &request, limit.since, limit.timeout).await?;
+        let result = SendResult::read(&to, name, &answer, queue, outgoing.unique_ids())?;
         if let Some((trace, started)) = traced {
             trace.sent(&outgoing.subjects, &address, started.elapsed(), &result);
         }
@@ -228,7 +229,8 @@ impl ProducerCore {
         match self.instance.routes.master(broker) {
             Some(address) => Ok((broker.into(), address)),
             None => {
-                self.instance.master_of(queue).await.map(|(broker, address)| (broker.into(), address.into()))
+                let (broker, address) = Box::pin(self.instance.master_of(queue)).await?;
+                Ok((broker.into(), address.into()))
             }
         }
     }
@@ -263,7 +265,7 @@ impl<'a> Call<'a> {
         }
         let new_topic_queues = self.core.settings.default_topic_queue_nums;
         let route = self.core.instance.publish_route(self.topic(), new_topic_queues);
-        let route = timeout_at(self.started + self.timeout, route).await;
+        let route = Box::pin(timeout_at(self.started + self.timeout, route)).await;
         route.unwrap_or_else(|_| Err(self.too_late()))
     }
 

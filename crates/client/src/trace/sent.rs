@@ -38,6 +38,11 @@ impl Subject {
             message_type,
         }
     }
+
+    /// The body will be sent in another form.
+    pub(crate) fn set_body_length(&mut self, body_length: usize) {
+        self.body_length = body_length;
+    }
 }
 
 /// What a trace tells of a message whose transaction ends; noted before it does.

@@ -193,7 +193,7 @@ impl Subscriber {
             .with("topic", handle.origin.real_topic(&message.topic, &self.group))
             .with("queueId", handle.queue_id)
             .with("offset", handle.queue_offset)
-            .with("extraInfo", handle)
+            .with("extraInfo", handle.to_string())
             .with("bname", &handle.broker)
     }
 
