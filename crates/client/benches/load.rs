@@ -3,7 +3,8 @@
 //!
 //! `load producer NAMESRV TOPIC WARM MESSAGES DEPTH` sends messages of 128 bytes, `DEPTH` of them at a time without an answer.
 //! `load consumer NAMESRV TOPIC WARM MESSAGES GROUP` consumes a topic from its beginning. The first `WARM` messages are not
-//! measured. Prints messages per second, and how much CPU time this process has used for each.
+//! measured. Prints messages per second, and how much CPU time this process has used for each. `LOAD_THREADS` says how many
+//! threads the runtime has; without it, it is one.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use ferromq_client::{Client, ConsumeFrom, ConsumeResult, Delivery, Message};
+use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -116,8 +118,19 @@ async fn consume(
     Ok(())
 }
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
+    let threads = std::env::var("LOAD_THREADS").map_or(Ok(1), |threads| threads.parse())?;
+    let mut runtime = match threads {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    if threads > 1 {
+        runtime.worker_threads(threads);
+    }
+    runtime.enable_all().build()?.block_on(run())
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     // `cargo bench` adds a word of its own.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let [kind, name_servers, topic, warm, messages, last] = &words[..] else {

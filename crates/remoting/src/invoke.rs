@@ -180,3 +180,67 @@ impl Outstanding {
         wakers.into_iter().for_each(Waker::wake);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(opaque: i32) -> RemotingCommand {
+        RemotingCommand { opaque, ..RemotingCommand::success() }
+    }
+
+    /// What became of calls, a letter each.
+    fn outcomes<const N: usize>(outstanding: &Outstanding, calls: [i32; N]) -> [char; N] {
+        calls.map(|opaque| match outstanding.poll(opaque, Waker::noop()) {
+            Poll::Pending => '.',
+            Poll::Ready(Outcome::Answered(answer)) if answer.opaque == opaque => 'a',
+            Poll::Ready(Outcome::Answered(_)) => '?',
+            Poll::Ready(Outcome::Late) => 'l',
+            Poll::Ready(Outcome::Closed) => 'c',
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_end_when_their_time_is_over_and_not_before() {
+        let (outstanding, now) = (Outstanding::default(), Instant::now());
+        let begin = |opaque, seconds| {
+            let deadline = now + Duration::from_secs(seconds);
+            assert!(outstanding.begin(opaque, deadline, Waker::noop(), 9));
+        };
+        let wait_until = async |seconds| {
+            let end = tokio::time::sleep_until(now + Duration::from_secs(seconds) + Duration::from_millis(1));
+            tokio::select! { () = outstanding.give_up_late() => {} () = end => {} }
+        };
+        begin(1, 3);
+        begin(2, 9);
+        wait_until(1).await;
+        // One that is over before the one that was waited for, and one in between.
+        begin(3, 2);
+        begin(4, 4);
+        assert_eq!(outcomes(&outstanding, [1, 2, 3, 4]), ['.', '.', '.', '.']);
+        wait_until(2).await;
+        assert_eq!(outcomes(&outstanding, [1, 2, 3, 4]), ['.', '.', 'l', '.']);
+        wait_until(4).await;
+        assert_eq!(outcomes(&outstanding, [1, 2, 4]), ['l', '.', 'l']);
+        outstanding.forget(2);
+        wait_until(20).await;
+        begin(5, 21);
+        wait_until(21).await;
+        assert_eq!(outcomes(&outstanding, [5]), ['l'], "after a time without calls");
+        assert!(outstanding.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_answer_reaches_its_call() {
+        let (outstanding, deadline) = (Outstanding::default(), Instant::now() + Duration::from_secs(1));
+        assert!((1..=3).all(|opaque| outstanding.begin(opaque, deadline, Waker::noop(), 3)));
+        assert!(!outstanding.begin(4, deadline, Waker::noop(), 3), "there are as many as there may be");
+        assert_eq!(outstanding.complete(&mut vec![answer(3), answer(7), answer(1), answer(1)]), 3);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        outstanding.end(|_| Some(Outcome::Late));
+        assert_eq!(outcomes(&outstanding, [1, 2, 3]), ['a', 'l', 'a'], "an answered call is not late");
+        assert!(outstanding.begin(5, deadline, Waker::noop(), 3));
+        outstanding.fail_all();
+        assert_eq!(outcomes(&outstanding, [5, 6]), ['c', 'c']);
+    }
+}

@@ -291,3 +291,37 @@ async fn a_retired_connection_answers_what_it_has_and_the_next_request_opens_ano
     third.unwrap();
     client.close().await;
 }
+
+#[tokio::test]
+async fn who_waits_gets_the_answer_to_its_own_request() {
+    const CALLS: usize = 1000;
+    let fixture = Fixture::start(Limits::default());
+    let client = Arc::new(Client::new());
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..CALLS {
+        let (client, address) = (client.clone(), fixture.address.clone());
+        calls.spawn(async move {
+            let ask = RemotingCommand::request(1).with_body(number.to_string());
+            let answer = client.invoke(&address, ask, Duration::from_secs(60)).await.unwrap();
+            assert_eq!(answer.body, number.to_string());
+        });
+    }
+    while let Some(call) = calls.join_next().await {
+        call.unwrap();
+    }
+    assert_eq!(fixture.echo.handled.load(Ordering::SeqCst), CALLS);
+    client.close().await;
+}
+
+#[tokio::test]
+async fn who_does_not_answer_is_not_waited_for() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let client = Client::new();
+    let invoke = |timeout| client.invoke(&address, RemotingCommand::request(1), timeout);
+    let (short, timeout) = (Duration::from_millis(1), Duration::from_millis(2));
+    let (first, second) = tokio::join!(invoke(timeout), invoke(short));
+    assert!(matches!(first, Err(InvokeError::Timeout { timeout: reported, .. }) if reported == timeout));
+    assert!(matches!(second, Err(InvokeError::Timeout { .. })));
+    client.close().await;
+}
