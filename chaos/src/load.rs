@@ -172,7 +172,7 @@ fn receipt(result: &SendResult) -> Option<Receipt> {
 fn note_delivery(history: &History, consumer: u32, delivery: &ferromq_client::Delivery) {
     history.note(|seen| {
         let at = history.now();
-        seen.deliveries.extend(delivery.messages.iter().map(|message| Delivery {
+        seen.deliveries.extend(delivery.iter().map(|message| Delivery {
             at,
             consumer,
             position: Position { queue: message.queue.queue_id, offset: message.queue_offset },

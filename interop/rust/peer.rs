@@ -85,8 +85,8 @@ fn now_us() -> u128 {
 }
 
 async fn listen(delivery: Delivery) {
-    let queue = delivery.queue.queue_id;
-    for message in &delivery.messages {
+    let queue = delivery.queue().queue_id;
+    for message in &delivery {
         let body = String::from_utf8_lossy(&message.body);
         let properties: Vec<String> =
             message.properties.iter().map(|(name, value)| format!("{name}={value}")).collect();

@@ -108,7 +108,7 @@ async fn consume(
         .subscribe(topic, "*")
         .consume_from(ConsumeFrom::FirstOffset)
         .listener(move |delivery: Delivery| {
-            counting.add(delivery.messages.len() as u64);
+            counting.add(delivery.len() as u64);
             async { ConsumeResult::success() }
         })
         .start()

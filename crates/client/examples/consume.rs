@@ -11,8 +11,8 @@ async fn main() -> Result<(), Error> {
         .subscribe("TopicTest", "TagA || TagB")
         .consume_from(ConsumeFrom::FirstOffset)
         .listener(|delivery: Delivery| async move {
-            for message in &delivery.messages {
-                println!("{}: {}", message.msg_id, String::from_utf8_lossy(&message.body));
+            for message in &delivery {
+                println!("{}: {}", message.msg_id(), String::from_utf8_lossy(&message.body));
             }
             // An error here means: not done, bring the messages again later.
             Ok::<(), std::io::Error>(())

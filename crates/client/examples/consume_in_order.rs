@@ -18,7 +18,7 @@ async fn main() -> Result<(), Error> {
         .subscribe("Orders", "*")
         .consume_from(ConsumeFrom::FirstOffset)
         .orderly_listener(|delivery: Delivery| async move {
-            println!("{}", String::from_utf8_lossy(&delivery.messages[0].body));
+            println!("{}", String::from_utf8_lossy(&delivery[0].body));
             ConsumeOrderlyResult::Success
         })
         .start()

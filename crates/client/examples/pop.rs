@@ -22,7 +22,7 @@ async fn main() -> Result<(), Error> {
             break;
         }
         for message in &messages {
-            println!("{}: {}", message.msg_id, String::from_utf8_lossy(&message.body));
+            println!("{}: {}", message.msg_id(), String::from_utf8_lossy(&message.body));
         }
         consumer.ack_all(&messages).await?;
     }

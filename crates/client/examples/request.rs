@@ -15,7 +15,7 @@ async fn main() -> Result<(), Error> {
         .subscribe("Questions", "*")
         .listener(move |delivery: Delivery| {
             let producer = answering.clone();
-            async move { producer.send(delivery.messages[0].reply("fine")?).await.map(drop) }
+            async move { producer.send(delivery[0].reply("fine")?).await.map(drop) }
         })
         .start()
         .await?;

@@ -18,8 +18,8 @@ async fn main() -> Result<(), Error> {
     let consumer = client.push_consumer(group).subscribe("TopicTest", "*").client_rebalance(false);
     let _consumer = consumer
         .listener(|delivery: Delivery| async move {
-            let message = &delivery.messages[0];
-            println!("{}: {}", message.msg_id, String::from_utf8_lossy(&message.body));
+            let message = &delivery[0];
+            println!("{}: {}", message.msg_id(), String::from_utf8_lossy(&message.body));
             Ok::<(), Infallible>(())
         })
         .start()

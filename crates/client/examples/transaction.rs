@@ -10,7 +10,7 @@ async fn main() -> Result<(), Error> {
         .producer("example-transactions")
         // Asked by brokers that did not hear of the outcome: look the transaction up.
         .start_transactional(|message| async move {
-            println!("what became of {}?", message.msg_id);
+            println!("what became of {}?", message.msg_id());
             LocalTransactionState::Unknown
         })
         .await?;

@@ -46,7 +46,7 @@
 //!     .subscribe("Orders", "drinks || food")
 //!     .consume_from(ConsumeFrom::FirstOffset)
 //!     .listener(|delivery: Delivery| async move {
-//!         for message in &delivery.messages {
+//!         for message in &delivery {
 //!             handle(&message.body).await?;
 //!         }
 //!         Ok::<(), std::io::Error>(())

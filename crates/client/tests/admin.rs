@@ -191,7 +191,7 @@ async fn messages_are_found_by_key_id_and_offset() {
     let by_key = admin.query_message_by_key(&topic, "b", 32, 0..i64::MAX).await.unwrap();
     assert_eq!((by_key.len(), &by_key[0]), (1, &message));
     assert_eq!(admin.query_message_by_key(&topic, "nobody's", 32, 0..i64::MAX).await.unwrap(), []);
-    assert_eq!(admin.view_message(&topic, &message.offset_msg_id).await.unwrap(), message);
+    assert_eq!(admin.view_message(&topic, &message.offset_msg_id()).await.unwrap(), message);
     assert!(matches!(admin.view_message(&topic, "no id").await, Err(Error::Invalid { .. })));
     assert_eq!(admin.message_at(&message.queue, 1).await.unwrap(), Some(message.clone()));
     assert_eq!(admin.message_at(&message.queue, 2).await.unwrap(), None);

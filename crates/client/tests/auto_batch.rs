@@ -104,7 +104,7 @@ async fn sends_at_one_time_are_a_batch_and_each_has_its_own_result() {
     eventually("all messages", async || inbox.len() == 101).await;
     for (number, result) in results.iter().enumerate() {
         let messages = inbox.messages();
-        let stored = messages.iter().find(|message| message.offset_msg_id == result.offset_msg_id).unwrap();
+        let stored = messages.iter().find(|message| message.offset_msg_id() == result.offset_msg_id).unwrap();
         assert_eq!(
             (stored.body.to_vec(), stored.queue_offset),
             (number.to_string().into(), result.queue_offset)

@@ -51,7 +51,7 @@ async fn whatever_is_sent_arrives_as_it_was() {
     assert_eq!(inbox.bodies(), sent);
     let messages = inbox.messages();
     let first = messages.iter().find(|message| message.body.starts_with(b"compressed 0")).unwrap();
-    assert_eq!((&*first.topic, first.tags(), first.property("colour")), (&*topic, Some("A"), Some("grün")));
+    assert_eq!((first.topic(), first.tags(), first.property("colour")), (&*topic, Some("A"), Some("grün")));
     assert_eq!(first.keys().collect::<Vec<_>>(), ["k1", "k2"]);
     stage.clear([client]).await;
 }
@@ -88,7 +88,7 @@ async fn a_message_is_tried_again_until_it_is_a_dead_letter() {
         dead.len() > 0
     })
     .await;
-    assert_eq!(dead.messages()[0].msg_id, sent.msg_id);
+    assert_eq!(dead.messages()[0].msg_id(), sent.msg_id);
     stage.clear([client]).await;
 }
 
@@ -107,7 +107,7 @@ async fn an_orderly_queue_waits_for_the_message_that_failed() {
         .consume_from(ConsumeFrom::FirstOffset)
         .suspend_current_queue_time(Duration::from_millis(50))
         .orderly_listener(move |delivery: Delivery| {
-            let fails = &delivery.messages[0].body[..] == b"3" && delivery.messages[0].reconsume_times < 2;
+            let fails = &delivery[0].body[..] == b"3" && delivery[0].reconsume_times < 2;
             got.put("c", &delivery);
             async move { if fails { Err("not yet") } else { Ok(()) } }
         })
@@ -212,7 +212,7 @@ async fn popped_messages_are_acknowledged_or_come_again() {
         popped.len() >= 3
     })
     .await;
-    assert!(popped.iter().all(|message| message.topic == topic && message.tags() == Some("A")));
+    assert!(popped.iter().all(|message| message.topic() == topic && message.tags() == Some("A")));
     assert!(popped.iter().all(|message| message.reconsume_times == 0));
     let waiting_for_ack = async || {
         let info = client.admin().consumer_running_info(&stage.name("g"), client.id(), false).await.unwrap();
@@ -231,9 +231,9 @@ async fn popped_messages_are_acknowledged_or_come_again() {
         !again.is_empty()
     })
     .await;
-    let ids: Vec<_> = again.iter().map(|message| &*message.msg_id).collect();
-    assert_eq!(ids, [&*left.msg_id], "and nothing else");
-    assert_eq!((&*again[0].topic, again[0].reconsume_times), (&*topic, 1));
+    let ids: Vec<_> = again.iter().map(|message| message.msg_id()).collect();
+    assert_eq!(ids, [left.msg_id()], "and nothing else");
+    assert_eq!((again[0].topic(), again[0].reconsume_times), (&*topic, 1));
     again.push(slow.clone());
     consumer.ack_all(&again).await.unwrap();
     let rest = consumer.receive(32, invisible).await.unwrap();
@@ -298,7 +298,7 @@ async fn a_group_of_push_consumers_pops_and_goes_back_to_pulling() {
             .consume_from(ConsumeFrom::FirstOffset)
             .listener(move |delivery: Delivery| {
                 got.put(&name, &delivery);
-                let message = &delivery.messages[0];
+                let message = &delivery[0];
                 let fails = &message.body[..] == b"3" && message.reconsume_times == 0;
                 async move { if fails { Err("not yet") } else { Ok(()) } }
             })
@@ -318,7 +318,7 @@ async fn a_group_of_push_consumers_pops_and_goes_back_to_pulling() {
     expected.insert("3".to_owned(), 2);
     assert_eq!(inbox.bodies(), expected);
     let tried_again = inbox.messages().into_iter().find(|message| message.reconsume_times == 1).unwrap();
-    assert_eq!((&*tried_again.topic, &tried_again.body[..]), (&*topic, &b"3"[..]));
+    assert_eq!((tried_again.topic(), &tried_again.body[..]), (&*topic, &b"3"[..]));
     let info = async |client: &Client| {
         admin.consumer_running_info(&group, client.id(), false).await.unwrap().mq_pop_table
     };
@@ -382,8 +382,8 @@ async fn a_transactional_message_is_seen_when_its_transaction_is_committed() {
     let producer = client
         .producer(stage.name("p"))
         .start_transactional(move |message| {
-            let (queue, is_bad) = (message.queue.clone(), &message.body[..] == b"rolled back");
-            asked.put("check", &Delivery { messages: vec![Arc::new(message)], queue });
+            let is_bad = &message.body[..] == b"rolled back";
+            asked.put("check", &[Arc::new(message)]);
             async move {
                 if is_bad {
                     LocalTransactionState::RollbackMessage
@@ -412,7 +412,7 @@ async fn a_transactional_message_is_seen_when_its_transaction_is_committed() {
     assert!(copies["asked for"] <= checks["asked for"], "{copies:?} {checks:?}");
     let again = checks.get("committed").copied().unwrap_or_default();
     assert!(copies["committed"] <= 1 + again, "{copies:?} {checks:?}");
-    assert!(inbox.messages().iter().all(|message| message.transaction_id() == Some(&message.msg_id)));
+    assert!(inbox.messages().iter().all(|message| message.transaction_id() == Some(&*message.msg_id())));
     stage.clear([client]).await;
 }
 
@@ -433,7 +433,7 @@ async fn sends_that_share_a_request_have_results_of_their_own() {
     eventually("all messages", async || inbox.len() >= 101).await;
     let messages = inbox.messages();
     for (body, result) in sent {
-        let stored = messages.iter().find(|message| message.offset_msg_id == result.offset_msg_id).unwrap();
+        let stored = messages.iter().find(|message| message.offset_msg_id() == result.offset_msg_id).unwrap();
         assert_eq!((&stored.body[..], stored.queue_offset), (body.as_bytes(), result.queue_offset));
         let keys: Vec<_> = stored.keys().collect();
         assert_eq!((stored.tags(), keys), (Some("A"), vec![&*format!("key-{body}")]));
@@ -547,7 +547,7 @@ async fn a_request_is_answered_by_its_consumer() {
         .listener(move |delivery: Delivery| {
             let producer = answerer.clone();
             async move {
-                let question = &delivery.messages[0];
+                let question = &delivery[0];
                 producer.send(question.reply([&question.body[..], b"!"].concat())?).await.map(drop)
             }
         })

@@ -96,7 +96,7 @@ async fn failed_messages_come_again_until_they_are_dead_letters() {
             let inbox = inbox.clone();
             move |delivery: Delivery| {
                 inbox.put("c", &delivery);
-                async move { if &delivery.messages[0].body[..] == b"0" { Err("not yet") } else { Ok(()) } }
+                async move { if &delivery[0].body[..] == b"0" { Err("not yet") } else { Ok(()) } }
             }
         })
         .start()
@@ -107,7 +107,7 @@ async fn failed_messages_come_again_until_they_are_dead_letters() {
     tries.retain(|message| &message.body[..] == b"0");
     let counts: Vec<i32> = tries.iter().map(|message| message.reconsume_times).collect();
     assert_eq!(counts, [0, 1, 2]);
-    assert!(tries.iter().all(|message| message.topic == "T" && message.msg_id == tries[0].msg_id));
+    assert!(tries.iter().all(|message| message.topic() == "T" && message.msg_id() == tries[0].msg_id()));
 
     let dead = Inbox::default();
     let grave_digger = client
@@ -125,7 +125,7 @@ async fn failed_messages_come_again_until_they_are_dead_letters() {
         .await
         .unwrap();
     eventually("a dead letter", async || dead.len() > 0).await;
-    assert_eq!(dead.messages()[0].msg_id, tries[0].msg_id);
+    assert_eq!(dead.messages()[0].msg_id(), tries[0].msg_id());
     consumer.shutdown().await;
     grave_digger.shutdown().await;
     client.shutdown().await;
@@ -175,8 +175,7 @@ async fn orderly_messages_keep_their_order_through_failures() {
         .orderly_listener({
             let (inbox, failures) = (inbox.clone(), failures.clone());
             move |delivery: Delivery| {
-                let fails =
-                    delivery.messages[0].queue_offset % 5 == 0 && delivery.messages[0].reconsume_times == 0;
+                let fails = delivery[0].queue_offset % 5 == 0 && delivery[0].reconsume_times == 0;
                 if fails {
                     failures.fetch_add(1, Ordering::SeqCst);
                 } else {
@@ -224,7 +223,7 @@ async fn without_automatic_commit_a_rollback_repeats_everything_since_the_last_c
             let (inbox, rolled_back) = (inbox.clone(), rolled_back.clone());
             move |delivery: Delivery| {
                 inbox.put("c", &delivery);
-                let result = match &delivery.messages[0].body[..] {
+                let result = match &delivery[0].body[..] {
                     b"0" => ConsumeOrderlyResult::Commit,
                     b"2" if !rolled_back.swap(true, Ordering::SeqCst) => ConsumeOrderlyResult::Rollback,
                     b"3" => ConsumeOrderlyResult::Commit,

@@ -54,7 +54,7 @@ impl Admin {
         msg_id: &str,
     ) -> Result<Vec<MessageExt>, Error> {
         let mut found = self.query_message(topic, msg_id, UNIQUE_MAX, 0..i64::MAX, true).await?;
-        found.retain(|message| message.msg_id == msg_id);
+        found.retain(|message| message.msg_id() == msg_id);
         Ok(found)
     }
 
@@ -171,9 +171,9 @@ impl Admin {
         let consume = RemotingCommand::request(request::CONSUME_MESSAGE_DIRECTLY)
             .with("consumerGroup", group)
             .with("clientId", client_id)
-            .with("msgId", &message.offset_msg_id)
-            .with("topic", &message.topic);
-        self.get(at(&message.store_host.to_string(), &message.topic), consume).await
+            .with("msgId", message.offset_msg_id())
+            .with("topic", message.topic());
+        self.get(at(&message.store_host.to_string(), message.topic()), consume).await
     }
 
     /// Has the broker ask anew what became of a transaction whose half message it has given up. The id is the offset id of

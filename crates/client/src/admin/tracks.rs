@@ -44,7 +44,7 @@ impl Admin {
     /// If a broker of the topic does not answer. Problems with single groups are told in their tracks.
     pub async fn message_track_detail(&self, message: &MessageExt) -> Result<Vec<MessageTrack>, Error> {
         let mut tracks = Vec::new();
-        for group in self.groups_of_topic(&message.topic).await? {
+        for group in self.groups_of_topic(message.topic()).await? {
             let (track_type, exception_desc) = match self.track(&group, message).await {
                 Ok(track_type) => (track_type, None),
                 Err(error) => {
@@ -66,7 +66,7 @@ impl Admin {
             (Some(ConsumeType::ConsumePassively), _) => {}
             _ => return Ok(TrackType::Unknown),
         }
-        let progress = self.consume_stats(group, Some(&message.topic)).await?;
+        let progress = self.consume_stats(group, Some(message.topic())).await?;
         let is_consumed = progress
             .offset_table
             .get(&message.queue)
@@ -81,7 +81,7 @@ impl Admin {
 
 /// Whether a group's filter by tags keeps a message from it.
 fn is_filtered(consumers: &ConsumerConnection, message: &MessageExt) -> bool {
-    consumers.subscription_table.get(&message.topic).is_some_and(|subscription| {
+    consumers.subscription_table.get(message.topic()).is_some_and(|subscription| {
         let tags = &subscription.tags_set;
         !tags.is_empty() && !tags.contains(SUB_ALL) && !tags.contains(message.tags().unwrap_or_default())
     })

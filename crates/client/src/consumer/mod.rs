@@ -21,6 +21,7 @@ mod subscriber;
 pub(crate) mod subscription;
 #[cfg(test)]
 pub(crate) mod testing;
+mod window;
 
 pub use allocate::{AllocateStrategy, RoomOf};
 pub use lite_pull::{LitePullConsumer, LitePullConsumerBuilder};

@@ -13,15 +13,42 @@ use crate::instance::Instance;
 /// Progress by queue, kept in memory and written to its store from time to time.
 #[derive(Debug)]
 pub(crate) struct OffsetStore {
-    table: Mutex<BTreeMap<MessageQueue, Entry>>,
+    table: Mutex<BTreeMap<MessageQueue, Arc<Progress>>>,
     backing: Backing,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    offset: i64,
+/// How far the group has come in one queue.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// `None`: not known yet.
+    offset: Option<i64>,
     /// An administrator or the broker has set it: what consumption still reports is outdated.
     frozen: bool,
+}
+
+impl Progress {
+    /// The progress as this consumer knows it.
+    pub(crate) fn offset(&self) -> Option<i64> {
+        self.state.lock().offset
+    }
+
+    /// Notes progress. With `increase_only` a smaller offset changes nothing.
+    pub(crate) fn update(&self, offset: i64, increase_only: bool) {
+        let mut state = self.state.lock();
+        let is_behind = increase_only && state.offset.is_some_and(|known| known > offset);
+        if !state.frozen && !is_behind {
+            state.offset = Some(offset);
+        }
+    }
+
+    fn freeze_at(&self, offset: i64) {
+        *self.state.lock() = State { offset: Some(offset), frozen: true };
+    }
 }
 
 /// Where progress is kept when this process ends.
@@ -44,14 +71,23 @@ impl OffsetStore {
 
     /// The progress as this consumer knows it.
     pub(crate) fn get(&self, queue: &MessageQueue) -> Option<i64> {
-        self.table.lock().get(queue).map(|entry| entry.offset)
+        self.table.lock().get(queue)?.offset()
+    }
+
+    /// What is known of a queue, for those who note its progress often; until the queue is [forgotten](Self::forget).
+    pub(crate) fn progress(&self, queue: &MessageQueue) -> Arc<Progress> {
+        let mut table = self.table.lock();
+        if let Some(known) = table.get(queue) {
+            return known.clone();
+        }
+        table.entry(queue.clone()).or_default().clone()
     }
 
     /// Everything this consumer knows of a topic; of all topics if the name is empty.
     pub(crate) fn of_topic(&self, topic: &str) -> BTreeMap<MessageQueue, i64> {
         let table = self.table.lock();
         let wanted = table.iter().filter(|(queue, _)| topic.is_empty() || queue.topic == topic);
-        wanted.map(|(queue, entry)| (queue.clone(), entry.offset)).collect()
+        wanted.filter_map(|(queue, progress)| Some((queue.clone(), progress.offset()?))).collect()
     }
 
     /// The progress as the store knows it; noted here too. `None`: there is none yet.
@@ -68,20 +104,12 @@ impl OffsetStore {
 
     /// Notes progress. With `increase_only` a smaller offset changes nothing.
     pub(crate) fn update(&self, queue: &MessageQueue, offset: i64, increase_only: bool) {
-        let mut table = self.table.lock();
-        match table.get_mut(queue) {
-            Some(entry) if entry.frozen => {}
-            Some(entry) if increase_only => entry.offset = entry.offset.max(offset),
-            Some(entry) => entry.offset = offset,
-            None => {
-                table.insert(queue.clone(), Entry { offset, frozen: false });
-            }
-        }
+        self.progress(queue).update(offset, increase_only);
     }
 
     /// Sets the progress for good: until the queue is [forgotten](Self::forget), nothing changes it.
     pub(crate) fn update_and_freeze(&self, queue: &MessageQueue, offset: i64) {
-        self.table.lock().insert(queue.clone(), Entry { offset, frozen: true });
+        self.progress(queue).freeze_at(offset);
     }
 
     pub(crate) fn forget(&self, queue: &MessageQueue) {
@@ -97,7 +125,7 @@ impl OffsetStore {
     pub(crate) async fn persist_all(&self, queues: &BTreeSet<MessageQueue>) {
         let known: BTreeMap<MessageQueue, i64> = {
             let table = self.table.lock();
-            let known = queues.iter().filter_map(|queue| Some((queue.clone(), table.get(queue)?.offset)));
+            let known = queues.iter().filter_map(|queue| Some((queue.clone(), table.get(queue)?.offset()?)));
             known.collect()
         };
         if known.is_empty() {
@@ -134,12 +162,15 @@ mod tests {
         store.update(&queue, 5, true);
         assert_eq!(store.get(&queue), Some(7));
         store.update(&queue, 5, false);
-        assert_eq!(store.get(&queue), Some(5));
+        let progress = store.progress(&queue);
+        assert_eq!((store.get(&queue), progress.offset()), (Some(5), Some(5)));
         store.update_and_freeze(&queue, 3);
         store.update(&queue, 9, false);
+        progress.update(9, true);
         assert_eq!(store.of_topic("T"), BTreeMap::from([(queue.clone(), 3)]));
         store.persist(&queue).await;
         store.forget(&queue);
+        progress.update(9, true);
         assert_eq!((store.get(&queue), store.load(&queue).await.unwrap()), (None, Some(3)));
         assert_eq!(store.get(&queue), Some(3), "what was loaded is known");
     }

@@ -1,8 +1,7 @@
 //! The messages of one queue that a consumer has and has not finished (`docs/spec/07-client.md` 13).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use ferromq_protocol::body::{MessageQueue, ProcessQueueInfo};
@@ -11,8 +10,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::offsets::Progress;
 use super::stats::TopicStats;
 use super::subscription::now_ms;
+use super::window::{Cached, Window};
 use crate::message::MessageExt;
 
 /// Without a pull for so long, a queue is given up: its task must be stuck.
@@ -24,8 +25,12 @@ const LOCK_LIVE_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct ProcessQueue {
     pub(crate) queue: MessageQueue,
-    /// Cancelled when the queue is taken away: results that come later mean nothing.
-    pub(crate) dropped: CancellationToken,
+    /// How far the group has come in it.
+    pub(crate) progress: Arc<Progress>,
+    /// Cancelled when the queue is taken away, and with the client.
+    dropped: CancellationToken,
+    /// The queue was taken away: results that come later mean nothing.
+    is_dropped: AtomicBool,
     /// Messages have come.
     pub(crate) arrived: Notify,
     /// Orderly consumers hold it while their listener runs, so that the queue is not given away meanwhile.
@@ -41,24 +46,27 @@ pub(crate) struct ProcessQueue {
 
 #[derive(Debug)]
 struct State {
-    /// By queue offset.
-    messages: BTreeMap<i64, Cached>,
+    messages: Window,
     /// Orderly: messages that were handed out and not committed yet.
-    in_hand: BTreeMap<i64, Cached>,
+    in_hand: Window,
     bytes: usize,
     /// Largest offset that was ever put in.
     offset_max: i64,
     last_pull: Instant,
-    last_pull_ms: i64,
-    last_consume_ms: i64,
+    last_consume: Instant,
     lock: Lock,
     unlock_attempts: i64,
 }
 
-#[derive(Clone, Debug)]
-struct Cached {
-    message: Arc<MessageExt>,
-    started: Option<Instant>,
+/// What a consumer has of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Amount {
+    /// Messages that wait for the listener or are with it.
+    pub(crate) messages: usize,
+    /// Bytes of their bodies.
+    pub(crate) bytes: usize,
+    /// Distance between the oldest and the newest one.
+    pub(crate) span: i64,
 }
 
 /// An orderly consumer's lock of the queue at its broker.
@@ -66,50 +74,70 @@ struct Cached {
 struct Lock {
     held: bool,
     confirmed: Instant,
-    confirmed_ms: i64,
 }
 
 impl Lock {
     /// As [`ProcessQueue::set_locked`] says, now.
     fn now(held: bool) -> Self {
-        Self { held, confirmed: Instant::now(), confirmed_ms: now_ms() }
+        Self { held, confirmed: Instant::now() }
     }
 }
 
 impl ProcessQueue {
-    pub(crate) fn new(queue: MessageQueue, stats: Arc<TopicStats>, dropped: CancellationToken) -> Self {
+    pub(crate) fn new(
+        queue: MessageQueue,
+        progress: Arc<Progress>,
+        stats: Arc<TopicStats>,
+        dropped: CancellationToken,
+    ) -> Self {
         Self {
             queue,
+            progress,
             dropped,
+            is_dropped: AtomicBool::new(false),
             arrived: Notify::new(),
             consuming: tokio::sync::Mutex::default(),
             pull_from: AtomicI64::new(0),
             polled: AtomicI64::new(-1),
             stats,
             state: Mutex::new(State {
-                messages: BTreeMap::new(),
-                in_hand: BTreeMap::new(),
+                messages: Window::default(),
+                in_hand: Window::default(),
                 bytes: 0,
                 offset_max: 0,
                 last_pull: Instant::now(),
-                last_pull_ms: now_ms(),
-                last_consume_ms: now_ms(),
+                last_consume: Instant::now(),
                 lock: Lock::now(false),
                 unlock_attempts: 0,
             }),
         }
     }
 
+    /// The queue was taken away.
+    pub(crate) fn drop_now(&self) {
+        self.is_dropped.store(true, Ordering::Release);
+        self.dropped.cancel();
+    }
+
     pub(crate) fn is_dropped(&self) -> bool {
-        self.dropped.is_cancelled()
+        self.is_dropped.load(Ordering::Acquire)
+    }
+
+    /// Waits until the queue is taken away, or the client ends.
+    pub(crate) async fn dropped(&self) {
+        self.dropped.cancelled().await;
+    }
+
+    /// Goes on with something until then; `None` if it did not get done.
+    pub(crate) async fn run_until_dropped<F: Future>(&self, work: F) -> Option<F::Output> {
+        self.dropped.run_until_cancelled(work).await
     }
 
     /// Takes in what a pull brought.
     pub(crate) fn put(&self, messages: &[Arc<MessageExt>]) {
         let mut state = self.state.lock();
         for message in messages {
-            let cached = Cached { message: message.clone(), started: None };
-            if state.messages.insert(message.queue_offset, cached).is_none() {
+            if state.messages.insert(Cached::waiting(message.clone())).is_none() {
                 state.bytes += message.body.len();
                 state.offset_max = message.queue_offset;
             }
@@ -121,23 +149,35 @@ impl ProcessQueue {
     /// Removes messages that are done and returns up to where everything is done now; `None` if there was nothing.
     ///
     /// Progress is held back by the oldest message that is not finished.
-    pub(crate) fn remove<'m>(&self, messages: impl IntoIterator<Item = &'m Arc<MessageExt>>) -> Option<i64> {
+    pub(crate) fn remove<'m>(
+        &self,
+        messages: impl IntoIterator<Item = &'m Arc<MessageExt>>,
+        now: Instant,
+    ) -> Option<i64> {
         let mut state = self.state.lock();
-        state.last_consume_ms = now_ms();
+        state.last_consume = now;
         if state.messages.is_empty() {
             return None;
         }
         for message in messages {
-            if let Some(cached) = state.messages.remove(&message.queue_offset) {
-                state.bytes -= cached.message.body.len();
+            if let Some(removed) = state.messages.remove(message.queue_offset) {
+                state.bytes -= removed.message.body.len();
             }
         }
-        Some(state.messages.first_key_value().map_or(state.offset_max + 1, |(offset, _)| *offset))
+        Some(state.messages.first_offset().unwrap_or(state.offset_max + 1))
+    }
+
+    /// Removes messages that are done, and notes the progress unless the queue was taken away.
+    pub(crate) fn finish<'m>(&self, messages: impl IntoIterator<Item = &'m Arc<MessageExt>>, now: Instant) {
+        let progress = self.remove(messages, now);
+        if let Some(offset) = progress.filter(|_| !self.is_dropped()) {
+            self.progress.update(offset, true);
+        }
     }
 
     /// Whether a message is here and not finished.
     pub(crate) fn contains(&self, message: &MessageExt) -> bool {
-        self.state.lock().messages.contains_key(&message.queue_offset)
+        self.state.lock().messages.get_mut(message.queue_offset).is_some()
     }
 
     /// A message was not finished again: its copy here counts one more.
@@ -145,18 +185,17 @@ impl ProcessQueue {
         let mut counted = (**message).clone();
         counted.reconsume_times += 1;
         let counted = Arc::new(counted);
-        if let Some(cached) = self.state.lock().messages.get_mut(&message.queue_offset) {
+        if let Some(cached) = self.state.lock().messages.get_mut(message.queue_offset) {
             cached.message = counted.clone();
         }
         counted
     }
 
     /// The listener begins with these.
-    pub(crate) fn note_start(&self, messages: &[Arc<MessageExt>]) {
-        let now = Instant::now();
+    pub(crate) fn note_start(&self, messages: &[Arc<MessageExt>], now: Instant) {
         let mut state = self.state.lock();
         for message in messages {
-            if let Some(cached) = state.messages.get_mut(&message.queue_offset) {
+            if let Some(cached) = state.messages.get_mut(message.queue_offset) {
                 cached.started = Some(now);
             }
         }
@@ -165,20 +204,20 @@ impl ProcessQueue {
     /// The oldest message, if the listener has had it for longer than `timeout`.
     pub(crate) fn overdue(&self, timeout: Duration) -> Option<Arc<MessageExt>> {
         let state = self.state.lock();
-        let (_, first) = state.messages.first_key_value()?;
+        let first = state.messages.first()?;
         first.started.filter(|started| started.elapsed() > timeout).map(|_| first.message.clone())
     }
 
     /// Orderly: hands out the next messages.
-    pub(crate) fn take(&self, count: usize) -> Vec<Arc<MessageExt>> {
+    pub(crate) fn take(&self, count: usize, now: Instant) -> Vec<Arc<MessageExt>> {
         let mut state = self.state.lock();
-        state.last_consume_ms = now_ms();
+        state.last_consume = now;
         let mut taken = Vec::new();
         while taken.len() < count
-            && let Some((offset, cached)) = state.messages.pop_first()
+            && let Some(cached) = state.messages.pop_first()
         {
             taken.push(cached.message.clone());
-            state.in_hand.insert(offset, cached);
+            state.in_hand.insert(cached);
         }
         taken
     }
@@ -186,25 +225,26 @@ impl ProcessQueue {
     /// Orderly: everything in hand is done. Returns the progress, if there was anything.
     pub(crate) fn commit(&self) -> Option<i64> {
         let mut state = self.state.lock();
-        let next = state.in_hand.last_key_value().map(|(offset, _)| offset + 1);
-        let done = std::mem::take(&mut state.in_hand);
-        state.bytes -= done.values().map(|cached| cached.message.body.len()).sum::<usize>();
+        let next = state.in_hand.last_offset().map(|offset| offset + 1);
+        let done: usize = state.in_hand.drain().map(|cached| cached.message.body.len()).sum();
+        state.bytes -= done;
         next
     }
 
     /// Orderly: everything in hand is to be handed out again.
     pub(crate) fn rollback(&self) {
-        let mut state = self.state.lock();
-        let mut again = std::mem::take(&mut state.in_hand);
-        state.messages.append(&mut again);
+        let State { messages, in_hand, .. } = &mut *self.state.lock();
+        for cached in in_hand.drain() {
+            messages.insert(cached);
+        }
     }
 
     /// Orderly: these are to be handed out again, as they are now.
     pub(crate) fn consume_again(&self, messages: Vec<Arc<MessageExt>>) {
         let mut state = self.state.lock();
         for message in messages {
-            state.in_hand.remove(&message.queue_offset);
-            state.messages.insert(message.queue_offset, Cached { message, started: None });
+            state.in_hand.remove(message.queue_offset);
+            state.messages.insert(Cached::waiting(message));
         }
     }
 
@@ -218,29 +258,18 @@ impl ProcessQueue {
         !self.state.lock().messages.is_empty()
     }
 
-    /// Messages that wait for the listener or are with it.
-    pub(crate) fn count(&self) -> usize {
+    /// How much is here.
+    pub(crate) fn amount(&self) -> Amount {
         let state = self.state.lock();
-        state.messages.len() + state.in_hand.len()
-    }
-
-    /// Bytes of their bodies.
-    pub(crate) fn bytes(&self) -> usize {
-        self.state.lock().bytes
-    }
-
-    /// Distance between the oldest and the newest one.
-    pub(crate) fn span(&self) -> i64 {
-        let state = self.state.lock();
-        match (state.messages.first_key_value(), state.messages.last_key_value()) {
-            (Some((first, _)), Some((last, _))) => last - first,
+        let span = match (state.messages.first_offset(), state.messages.last_offset()) {
+            (Some(first), Some(last)) => last - first,
             _ => 0,
-        }
+        };
+        Amount { messages: state.messages.len() + state.in_hand.len(), bytes: state.bytes, span }
     }
 
     pub(crate) fn note_pull(&self) {
-        let mut state = self.state.lock();
-        (state.last_pull, state.last_pull_ms) = (Instant::now(), now_ms());
+        self.state.lock().last_pull = Instant::now();
     }
 
     pub(crate) fn is_pull_expired(&self) -> bool {
@@ -276,23 +305,20 @@ impl ProcessQueue {
     }
 
     /// For administrators.
-    pub(crate) fn info(&self, commit_offset: i64) -> ProcessQueueInfo {
+    pub(crate) fn info(&self) -> ProcessQueueInfo {
         let state = self.state.lock();
-        let ends = |map: &BTreeMap<i64, Cached>| {
-            let first = map.first_key_value().map_or(0, |(offset, _)| *offset);
-            (first, map.last_key_value().map_or(0, |(offset, _)| *offset))
-        };
+        let ends = |window: &Window| (window.first_offset().unwrap_or(0), window.last_offset().unwrap_or(0));
         let (cached, in_hand) = (ends(&state.messages), ends(&state.in_hand));
         ProcessQueueInfo {
             cached_msg_count: state.messages.len() as i32,
             cached_msg_min_offset: cached.0,
             cached_msg_max_offset: cached.1,
             cached_msg_size_in_mib: (state.bytes >> 20) as i32,
-            commit_offset,
+            commit_offset: self.progress.offset().unwrap_or(-1),
             droped: self.is_dropped(),
-            last_consume_timestamp: state.last_consume_ms,
-            last_lock_timestamp: state.lock.confirmed_ms,
-            last_pull_timestamp: state.last_pull_ms,
+            last_consume_timestamp: ms_of(state.last_consume),
+            last_lock_timestamp: ms_of(state.lock.confirmed),
+            last_pull_timestamp: ms_of(state.last_pull),
             locked: state.lock.held,
             transaction_msg_count: state.in_hand.len() as i32,
             transaction_msg_min_offset: in_hand.0,
@@ -310,6 +336,11 @@ impl ProcessQueue {
     }
 }
 
+/// A time in the past on the clock of the calendar, ms since 1970.
+fn ms_of(time: Instant) -> i64 {
+    now_ms() - time.elapsed().as_millis() as i64
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::stats::ConsumerStats;
@@ -318,7 +349,9 @@ mod tests {
 
     fn queue_with(offsets: std::ops::Range<i64>) -> (ProcessQueue, Vec<Arc<MessageExt>>) {
         let stats = ConsumerStats::new("me", "g").topic("T");
-        let queue = ProcessQueue::new(MessageQueue::new("T", "a", 0), stats, CancellationToken::new());
+        let progress = Arc::<Progress>::default();
+        let queue =
+            ProcessQueue::new(MessageQueue::new("T", "a", 0), progress, stats, CancellationToken::new());
         let messages: Vec<_> = offsets.map(|offset| Arc::new(message("T", offset))).collect();
         queue.put(&messages);
         (queue, messages)
@@ -327,11 +360,25 @@ mod tests {
     #[test]
     fn progress_waits_for_the_oldest_unfinished_message() {
         let (queue, messages) = queue_with(10..14);
-        assert_eq!((queue.count(), queue.span(), queue.bytes()), (4, 3, 4));
-        assert_eq!(queue.remove(&messages[1..3]), Some(10));
-        assert_eq!(queue.remove(&messages[..1]), Some(13));
-        assert_eq!(queue.remove(&messages[3..]), Some(14));
-        assert_eq!((queue.remove(&messages), queue.bytes()), (None, 0));
+        assert_eq!(queue.amount(), Amount { messages: 4, bytes: 4, span: 3 });
+        let finish = |messages: &[Arc<MessageExt>]| {
+            queue.finish(messages, Instant::now());
+            queue.progress.offset()
+        };
+        assert_eq!(finish(&messages[1..3]), Some(10));
+        assert_eq!(finish(&messages[..1]), Some(13));
+        assert_eq!(finish(&messages[3..]), Some(14));
+        assert_eq!((queue.remove(&messages, Instant::now()), queue.amount().bytes), (None, 0));
+    }
+
+    #[test]
+    fn progress_of_a_queue_that_was_taken_away_means_nothing() {
+        let (queue, messages) = queue_with(10..12);
+        queue.finish(&messages[..1], Instant::now());
+        queue.drop_now();
+        queue.finish(&messages[1..], Instant::now());
+        assert_eq!(queue.progress.offset(), Some(11));
+        assert!(queue.is_dropped() && queue.info().droped);
     }
 
     #[test]
@@ -339,15 +386,15 @@ mod tests {
         let (queue, _) = queue_with(5..8);
         let offsets =
             |messages: &[Arc<MessageExt>]| messages.iter().map(|m| m.queue_offset).collect::<Vec<_>>();
-        let taken = queue.take(2);
-        assert_eq!((offsets(&taken), queue.count()), (vec![5, 6], 3));
+        let taken = queue.take(2, Instant::now());
+        assert_eq!((offsets(&taken), queue.amount().messages), (vec![5, 6], 3));
         assert_eq!(queue.commit(), Some(7));
-        assert_eq!(offsets(&queue.take(2)), [7]);
+        assert_eq!(offsets(&queue.take(2, Instant::now())), [7]);
         queue.rollback();
-        let again = queue.take(2);
+        let again = queue.take(2, Instant::now());
         assert_eq!(offsets(&again), [7]);
         queue.consume_again(again);
-        assert_eq!((queue.commit(), queue.count()), (None, 1));
+        assert_eq!((queue.commit(), queue.amount().messages), (None, 1));
     }
 
     #[tokio::test(start_paused = true)]
@@ -371,7 +418,7 @@ mod tests {
         let timeout = Duration::from_secs(60);
         tokio::time::advance(timeout * 2).await;
         assert!(queue.overdue(timeout).is_none(), "it was not started");
-        queue.note_start(&messages[..1]);
+        queue.note_start(&messages[..1], Instant::now());
         tokio::time::advance(timeout * 2).await;
         assert_eq!(queue.overdue(timeout).unwrap().queue_offset, 0);
     }

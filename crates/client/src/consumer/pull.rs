@@ -16,7 +16,7 @@ use super::subscriber::Subscriber;
 use super::subscription::accepts;
 use crate::error::{Destination, Error};
 use crate::instance::route::MASTER_ID;
-use crate::message::{MessageExt, decode_pulled, properties as names};
+use crate::message::{MessageExt, Properties, decode_pulled, properties as names};
 
 /// How long a pull may take, held or not.
 const PULL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -121,7 +121,7 @@ impl Subscriber {
         let mq = &queue.queue;
         let subscription = self.subscription(&mq.topic);
         // Progress travels with pulls too, to the master only. Lite pull consumers commit when they are told to.
-        let progress = self.offsets.get(mq).filter(|_| self.is_clustering() && !options.is_lite);
+        let progress = queue.progress.offset().filter(|_| self.is_clustering() && !options.is_lite);
         let mut sys_flag = FLAG_SUSPEND;
         if progress.is_some_and(|offset| offset > 0) && broker_id == MASTER_ID {
             sys_flag |= FLAG_COMMIT_OFFSET;
@@ -156,26 +156,32 @@ impl Subscriber {
     /// The messages of an answer that this consumer wants.
     fn messages(&self, queue: &ProcessQueue, answer: &RemotingCommand) -> Vec<Arc<MessageExt>> {
         let subscription = self.subscription(&queue.queue.topic);
-        let end = |field| answer.field(field).unwrap_or_default();
-        let (min_offset, max_offset) = (end("minOffset"), end("maxOffset"));
+        let is_retry = queue.queue.topic.starts_with(RETRY_PREFIX);
+        let mut ends = Properties::default();
+        for (name, field) in [(names::MIN_OFFSET, "minOffset"), (names::MAX_OFFSET, "maxOffset")] {
+            ends.insert(name, answer.field(field).unwrap_or_default());
+        }
         let delta = answer.number_or_none::<i64>("offsetDelta").unwrap_or(None).unwrap_or(0);
-        let wanted = decode_pulled(&answer.body, &queue.queue).into_iter();
-        let wanted = wanted.filter(|message| accepts(&subscription, message)).map(|mut message| {
-            message.queue_offset += delta;
-            if queue.queue.topic.starts_with(RETRY_PREFIX) {
-                if let Some(topic) = message.properties.get(names::RETRY_TOPIC) {
-                    message.topic = topic.to_owned();
-                }
-                // It may have been popped before the group began to pull.
-                if let Some(topic) = Origin::normal_topic(&message.topic, &self.group) {
-                    message.topic = topic.to_owned();
-                }
+        let mut wanted = Vec::new();
+        decode_pulled(&answer.body, &queue.queue, &ends, |mut message| {
+            if !accepts(&subscription, &message) {
+                return;
             }
-            message.properties.insert(names::MIN_OFFSET, min_offset);
-            message.properties.insert(names::MAX_OFFSET, max_offset);
-            Arc::new(message)
+            message.queue_offset += delta;
+            if is_retry {
+                self.restore_topic(&mut message);
+            }
+            wanted.push(Arc::new(message));
         });
-        wanted.collect()
+        wanted
+    }
+
+    /// A retried message has the topic again that it was sent to at first.
+    fn restore_topic(&self, message: &mut MessageExt) {
+        let topic = message.property(names::RETRY_TOPIC).unwrap_or(message.topic());
+        // It may have been popped before the group began to pull.
+        let topic = Origin::normal_topic(topic, &self.group).unwrap_or(topic).to_owned();
+        message.set_topic(&topic);
     }
 
     /// How long to wait after a pull that failed.

@@ -209,9 +209,11 @@ impl Subscriber {
     /// Begins with a queue.
     pub(crate) fn adopt(&self, queue: &MessageQueue) -> Arc<ProcessQueue> {
         let (stats, dropped) = (self.stats.topic(&queue.topic), self.instance.stop.child_token());
-        let process_queue = Arc::new(ProcessQueue::new(queue.clone(), stats, dropped));
+        let mut queues = self.queues.lock();
+        let progress = self.offsets.progress(queue);
+        let process_queue = Arc::new(ProcessQueue::new(queue.clone(), progress, stats, dropped));
         process_queue.set_locked(self.is_locking);
-        self.queues.lock().insert(queue.clone(), process_queue.clone());
+        queues.insert(queue.clone(), process_queue.clone());
         process_queue
     }
 
@@ -220,10 +222,10 @@ impl Subscriber {
     ///
     /// A rebalance, a reset and a pull at an illegal offset may all do this at the same time.
     pub(crate) async fn give_up(&self, queue: &Arc<ProcessQueue>) -> bool {
-        queue.dropped.cancel();
+        queue.drop_now();
         let mq = &queue.queue;
-        let is_ours = || self.queues.lock().get(mq).is_some_and(|known| Arc::ptr_eq(known, queue));
-        if !is_ours() {
+        let is_ours = |queues: &BTreeMap<_, _>| queues.get(mq).is_some_and(|known| Arc::ptr_eq(known, queue));
+        if !is_ours(&self.queues.lock()) {
             return true;
         }
         if self.is_locking {
@@ -241,9 +243,10 @@ impl Subscriber {
         } else {
             self.offsets.persist(mq).await;
         }
-        if is_ours() {
+        let mut queues = self.queues.lock();
+        if is_ours(&queues) {
             self.offsets.forget(mq);
-            self.queues.lock().remove(mq);
+            queues.remove(mq);
             tracing::info!(group = self.group, queue = %mq, "gave a queue up");
         }
         true

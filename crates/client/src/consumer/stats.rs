@@ -215,7 +215,10 @@ impl Subscriber {
     /// Tells the metrics how much is in memory.
     pub(crate) fn note_cached(&self) {
         let pulled = self.process_queues().into_iter();
-        let pulled = pulled.map(|queue| (queue.queue.topic.clone(), queue.count(), queue.bytes()));
+        let pulled = pulled.map(|queue| {
+            let amount = queue.amount();
+            (queue.queue.topic.clone(), amount.messages, amount.bytes)
+        });
         let popped = self.pop_queues().into_iter();
         let popped = popped.map(|queue| (queue.queue.topic.clone(), queue.count(), queue.bytes()));
         let cached: Vec<_> = pulled.chain(popped).collect();

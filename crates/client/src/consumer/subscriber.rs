@@ -98,9 +98,9 @@ pub(crate) struct Subscriber {
     pub(crate) started_ms: i64,
     /// Whether the group was left: from then on its name belongs to whoever takes it next.
     has_left: AtomicBool,
-    subscriptions: RwLock<BTreeMap<String, SubscriptionData>>,
+    subscriptions: RwLock<BTreeMap<String, Arc<SubscriptionData>>>,
     /// Filters of topics that are not subscribed to.
-    assigned_filters: RwLock<BTreeMap<String, SubscriptionData>>,
+    assigned_filters: RwLock<BTreeMap<String, Arc<SubscriptionData>>>,
     /// Since when topics are looked for that have no route.
     pub(super) missing: Mutex<BTreeMap<String, Instant>>,
     /// The application says which queues are read; there is nothing to share out.
@@ -156,7 +156,7 @@ impl Subscriber {
     pub(crate) fn subscribe(&self, topic: &str, filter: &Filter) -> Result<(), Error> {
         validate::topic(topic)?;
         let data = filter.subscription(topic)?;
-        self.subscriptions.write().insert(topic.to_owned(), data);
+        self.subscriptions.write().insert(topic.to_owned(), Arc::new(data));
         Ok(())
     }
 
@@ -168,14 +168,14 @@ impl Subscriber {
     /// Subscribes to all messages of a topic of the system.
     pub(super) fn subscribe_to_all_of(&self, topic: &str) {
         if let Ok(data) = Filter::all().subscription(topic) {
-            self.subscriptions.write().insert(topic.to_owned(), data);
+            self.subscriptions.write().insert(topic.to_owned(), Arc::new(data));
         }
     }
 
     /// Which messages of a topic are wanted whose queues are assigned by hand; brokers get it with each pull.
     pub(crate) fn filter_assigned(&self, topic: &str, filter: &Filter) -> Result<(), Error> {
         validate::topic(topic)?;
-        self.assigned_filters.write().insert(topic.to_owned(), filter.subscription(topic)?);
+        self.assigned_filters.write().insert(topic.to_owned(), Arc::new(filter.subscription(topic)?));
         Ok(())
     }
 
@@ -188,19 +188,19 @@ impl Subscriber {
     }
 
     /// The subscription to a topic; that to everything where there is none, as for queues that were assigned by hand.
-    pub(crate) fn subscription(&self, topic: &str) -> SubscriptionData {
+    pub(crate) fn subscription(&self, topic: &str) -> Arc<SubscriptionData> {
         let known = self.subscriptions.read().get(topic).cloned();
         known.or_else(|| self.assigned_filters.read().get(topic).cloned()).unwrap_or_else(|| {
-            SubscriptionData {
+            Arc::new(SubscriptionData {
                 topic: topic.to_owned(),
                 sub_string: ferromq_protocol::body::SUB_ALL.to_owned(),
                 ..SubscriptionData::default()
-            }
+            })
         })
     }
 
     pub(crate) fn subscriptions(&self) -> Vec<SubscriptionData> {
-        self.subscriptions.read().values().cloned().collect()
+        self.subscriptions.read().values().map(|data| (**data).clone()).collect()
     }
 
     pub(crate) fn topics(&self) -> Vec<String> {
@@ -210,7 +210,7 @@ impl Subscriber {
     /// Marks a subscription as changed, so that brokers compare nothing with an older one.
     pub(super) fn renew_subscription(&self, topic: &str) {
         if let Some(data) = self.subscriptions.write().get_mut(topic) {
-            data.sub_version = now_ms();
+            Arc::make_mut(data).sub_version = now_ms();
         }
     }
 
@@ -234,7 +234,7 @@ impl Subscriber {
     }
 
     fn drop_queues(&self) {
-        self.process_queues().iter().for_each(|queue| queue.dropped.cancel());
+        self.process_queues().iter().for_each(|queue| queue.drop_now());
         self.pop_queues().iter().for_each(|queue| queue.dropped.cancel());
     }
 
@@ -297,10 +297,7 @@ impl Subscriber {
     /// What administrators are shown of any consumer.
     pub(crate) fn running_info(&self) -> ConsumerRunningInfo {
         let queues = self.process_queues();
-        let info = |queue: &Arc<ProcessQueue>| {
-            let progress = self.offsets.get(&queue.queue).unwrap_or(-1);
-            (queue.queue.clone(), queue.info(progress))
-        };
+        let info = |queue: &Arc<ProcessQueue>| (queue.queue.clone(), queue.info());
         ConsumerRunningInfo {
             properties: self.properties(),
             subscription_set: self.subscriptions(),
@@ -391,6 +388,6 @@ impl Subscriber {
 
     /// Waits, but not longer than the queue is ours. False if it no longer is.
     pub(crate) async fn pause_unless_dropped(&self, queue: &ProcessQueue, time: Duration) -> bool {
-        queue.dropped.run_until_cancelled(tokio::time::sleep(time)).await.is_some()
+        queue.run_until_dropped(tokio::time::sleep(time)).await.is_some()
     }
 }

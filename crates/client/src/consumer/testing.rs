@@ -1,10 +1,9 @@
 //! Messages for tests.
 
 use bytes::Bytes;
-use ferromq_protocol::body::MessageQueue;
 use ferromq_protocol::message::{RecordFields, set_log_fields};
 
-use crate::message::{MessageExt, Properties, decode_pulled};
+use crate::message::{MessageExt, Properties, decode_stored};
 
 /// A message of one byte at this place of queue 0.
 pub(crate) fn message(topic: &str, queue_offset: i64) -> MessageExt {
@@ -12,7 +11,7 @@ pub(crate) fn message(topic: &str, queue_offset: i64) -> MessageExt {
     let mut bytes = Vec::new();
     RecordFields::new(topic, 0, host, b"x").encode_into(&mut bytes).unwrap();
     set_log_fields(&mut bytes, queue_offset, 0, 0);
-    let mut messages = decode_pulled(&Bytes::from(bytes), &MessageQueue::new(topic, "a", 0));
+    let mut messages = decode_stored(&Bytes::from(bytes), "a");
     messages[0].properties = Properties::default();
     messages.remove(0)
 }

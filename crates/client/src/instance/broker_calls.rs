@@ -197,10 +197,10 @@ impl Instance {
         let to = Destination { broker: &broker, address: &address, topic: &message.queue.topic };
         let request = RemotingCommand::request(request::CONSUMER_SEND_MSG_BACK)
             .with("group", group)
-            .with("originTopic", &message.topic)
+            .with("originTopic", message.topic())
             .with("offset", message.commit_log_offset)
             .with("delayLevel", delay_level)
-            .with("originMsgId", &message.msg_id)
+            .with("originMsgId", message.msg_id())
             .with("unitMode", false)
             .with("maxReconsumeTimes", reconsume_times_max)
             .with("bname", &message.queue.broker_name);

@@ -20,9 +20,19 @@ pub struct Properties {
 impl Properties {
     /// A list as it came.
     pub(crate) fn decode(encoded: &[u8]) -> Self {
-        let mut copy = Vec::with_capacity(encoded.len() + SPARE_BYTES);
-        copy.extend_from_slice(encoded);
-        Self { encoded: copy }
+        Self::decode_with(encoded, &Self::default())
+    }
+
+    /// A list as it came, and others behind it, which count if they have the same names.
+    pub(crate) fn decode_with(encoded: &[u8], added: &Self) -> Self {
+        const END: u8 = 2;
+        let mut list = Vec::with_capacity(encoded.len() + SPARE_BYTES.max(1 + added.encoded.len()));
+        list.extend_from_slice(encoded);
+        if !added.encoded.is_empty() && encoded.last().is_some_and(|last| *last != END) {
+            list.push(END);
+        }
+        list.extend_from_slice(&added.encoded);
+        Self { encoded: list }
     }
 
     /// The list as it is sent.
@@ -112,6 +122,16 @@ mod tests {
         list.remove("b");
         assert_eq!(list, Properties::decode(b"a\x014\x02c\x015\x02"));
         assert_eq!(format!("{list:?}"), r#"{"a": "4", "c": "5"}"#);
+    }
+
+    #[test]
+    fn what_is_added_stands_behind_what_came() {
+        let added = Properties::decode(b"a\x019\x02");
+        for came in [&b"a\x011\x02b\x012\x02"[..], b"a\x011\x02b\x012"] {
+            let list = Properties::decode_with(came, &added);
+            assert_eq!((list.get("a"), list.get("b")), (Some("9"), Some("2")));
+        }
+        assert_eq!(Properties::decode_with(b"", &added), added);
     }
 
     #[test]

@@ -28,10 +28,8 @@ pub(crate) fn pushed_reply(command: &RemotingCommand, now_ms: i64) -> Result<Mes
     }
     let topic = command.text("topic")?;
     Ok(MessageExt {
-        topic: topic.to_owned(),
+        other_topic: None,
         flag: command.number("flag")?,
-        msg_id: list.get(names::UNIQ_KEY).unwrap_or_default().to_owned(),
-        offset_msg_id: String::new(),
         properties: list,
         queue: Arc::new(MessageQueue::new(topic, "", command.number("queueId")?)),
         queue_offset: 0,

@@ -1,5 +1,6 @@
 //! Messages as consumers get them (`docs/spec/07-client.md` 12.3).
 
+use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,18 +16,12 @@ use super::{Message, Properties, properties as names};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MessageExt {
-    /// The topic. Of a retried message it is the one that it was sent to at first.
-    pub topic: String,
     /// The body, decompressed.
     pub body: Bytes,
     /// The application's own flag.
     pub flag: i32,
     /// All properties, the application's and the system's.
     pub properties: Properties,
-    /// The id that the producer gave it; the same through all retries.
-    pub msg_id: String,
-    /// Where it is stored: another one after each retry.
-    pub offset_msg_id: String,
     /// The queue that it was read from; messages that came together share it.
     pub queue: Arc<MessageQueue>,
     /// Its position in the queue.
@@ -49,9 +44,34 @@ pub struct MessageExt {
     pub prepared_transaction_offset: i64,
     /// Size of the whole record, bytes.
     pub store_size: usize,
+    /// The topic, if it is not the queue's.
+    pub(super) other_topic: Option<Box<str>>,
 }
 
 impl MessageExt {
+    /// The topic. Of a retried message it is the one that it was sent to at first.
+    pub fn topic(&self) -> &str {
+        self.other_topic.as_deref().unwrap_or(&self.queue.topic)
+    }
+
+    pub(crate) fn set_topic(&mut self, topic: &str) {
+        self.other_topic = (topic != self.queue.topic).then(|| topic.into());
+    }
+
+    /// The id that the producer gave it, the same through all retries; without one, its
+    /// [`offset_msg_id`](Self::offset_msg_id).
+    pub fn msg_id(&self) -> Cow<'_, str> {
+        match self.property(names::UNIQ_KEY) {
+            Some(id) => Cow::Borrowed(id),
+            None => Cow::Owned(self.offset_msg_id()),
+        }
+    }
+
+    /// The id that says where it is stored, at which broker and where in its log: another one after each retry.
+    pub fn offset_msg_id(&self) -> String {
+        id::offset_id(self.store_host, self.commit_log_offset)
+    }
+
     /// A property.
     pub fn property(&self, name: &str) -> Option<&str> {
         self.properties.get(name)
@@ -85,7 +105,12 @@ impl MessageExt {
         message
     }
 
-    fn read(record: &RecordView<'_>, pulled: &Bytes, queue: Arc<MessageQueue>) -> io::Result<Self> {
+    fn read(
+        record: &RecordView<'_>,
+        pulled: &Bytes,
+        queue: Arc<MessageQueue>,
+        added: &Properties,
+    ) -> io::Result<Self> {
         let mut sys_flag = record.sys_flag();
         let body = if sys_flag & sysflag::COMPRESSED != 0 {
             let body = decompress(record.body(), sys_flag)?;
@@ -95,15 +120,11 @@ impl MessageExt {
             pulled.slice_ref(record.body())
         };
         let topic = record.topic().ok_or_else(|| io::Error::other("its topic is not UTF-8"))?;
-        let properties = Properties::decode(record.properties());
-        let offset_msg_id = id::offset_id(record.store_host(), record.physical_offset());
         Ok(Self {
-            topic: topic.to_owned(),
+            other_topic: (topic != queue.topic).then(|| topic.into()),
             body,
             flag: record.flag(),
-            msg_id: properties.get(names::UNIQ_KEY).unwrap_or(&offset_msg_id).to_owned(),
-            offset_msg_id,
-            properties,
+            properties: Properties::decode_with(record.properties(), added),
             queue,
             queue_offset: record.queue_offset(),
             commit_log_offset: record.physical_offset(),
@@ -119,16 +140,13 @@ impl MessageExt {
     }
 
     /// The messages inside of a batch that the broker stored as one record.
-    fn unwrap(&self) -> io::Result<Vec<Self>> {
+    fn unwrap(&self, added: &Properties) -> io::Result<Vec<Self>> {
         let inner = batch::iter(&self.body).enumerate().map(|(position, message)| {
             let message = message.map_err(io::Error::other)?;
-            let properties = Properties::decode(message.properties);
-            let msg_id = properties.get(names::UNIQ_KEY).unwrap_or(&self.msg_id).to_owned();
             Ok(Self {
                 body: self.body.slice_ref(message.body),
                 flag: message.flag,
-                msg_id,
-                properties,
+                properties: Properties::decode_with(message.properties, added),
                 queue_offset: self.queue_offset + position as i64,
                 sys_flag: self.sys_flag & !(sysflag::INNER_BATCH | sysflag::NEED_UNWRAP),
                 ..self.clone()
@@ -138,31 +156,43 @@ impl MessageExt {
     }
 }
 
-/// The messages in the body of an answer to a pull, as they were pulled from `queue`. A record that can't be read ends the
-/// list: what is behind it can't be told from it.
-pub(crate) fn decode_pulled(pulled: &Bytes, queue: &MessageQueue) -> Vec<MessageExt> {
+/// The messages in the body of an answer to a pull, as they were pulled from `queue`, each with the properties `added`. A
+/// record that can't be read ends the list: what is behind it can't be told from it.
+pub(crate) fn decode_pulled(
+    pulled: &Bytes,
+    queue: &MessageQueue,
+    added: &Properties,
+    each: impl FnMut(MessageExt),
+) {
     let queue = Arc::new(queue.clone());
-    decode(pulled, |_| queue.clone())
+    decode(pulled, |_| queue.clone(), added, each);
 }
 
 /// The messages in a body, each of the queue of this broker that its record names.
 pub(crate) fn decode_stored(stored: &Bytes, broker: &str) -> Vec<MessageExt> {
-    decode(stored, |record| {
+    let queue_of = |record: &RecordView<'_>| {
         Arc::new(MessageQueue::new(record.topic().unwrap_or_default(), broker, record.queue_id()))
-    })
+    };
+    let mut messages = Vec::new();
+    decode(stored, queue_of, &Properties::default(), |message| messages.push(message));
+    messages
 }
 
-fn decode(pulled: &Bytes, queue_of: impl Fn(&RecordView<'_>) -> Arc<MessageQueue>) -> Vec<MessageExt> {
+fn decode(
+    pulled: &Bytes,
+    queue_of: impl Fn(&RecordView<'_>) -> Arc<MessageQueue>,
+    added: &Properties,
+    mut each: impl FnMut(MessageExt),
+) {
     const WRAPPED: i32 = sysflag::INNER_BATCH | sysflag::NEED_UNWRAP;
-    let mut messages = Vec::new();
     let mut rest = &pulled[..];
     while !rest.is_empty() {
         let read = RecordView::parse(rest).map_err(io::Error::other).and_then(|record| {
-            let message = MessageExt::read(&record, pulled, queue_of(&record))?;
+            let message = MessageExt::read(&record, pulled, queue_of(&record), added)?;
             if message.sys_flag & WRAPPED == WRAPPED {
-                messages.append(&mut message.unwrap()?);
+                message.unwrap(added)?.into_iter().for_each(&mut each);
             } else {
-                messages.push(message);
+                each(message);
             }
             Ok(record.size())
         });
@@ -175,7 +205,6 @@ fn decode(pulled: &Bytes, queue_of: impl Fn(&RecordView<'_>) -> Arc<MessageQueue
             }
         }
     }
-    messages
 }
 
 #[cfg(test)]
@@ -206,17 +235,34 @@ mod tests {
         bytes
     }
 
+    fn pulled(bytes: Vec<u8>, added: &Properties) -> Vec<MessageExt> {
+        let mut messages = Vec::new();
+        let queue = MessageQueue::new("T", "broker-a", 3);
+        decode_pulled(&Bytes::from(bytes), &queue, added, |message| messages.push(message));
+        messages
+    }
+
     #[test]
     fn a_compressed_message_is_as_it_was_sent() {
         let body = Compression::Zlib.compress(b"hello hello hello", 5).unwrap();
-        let bytes = Bytes::from(record(&body, 0x301, b"UNIQ_KEY\x01id\x02TAGS\x01A\x02KEYS\x01k1 k2\x02", 9));
-        let queue = MessageQueue::new("T", "broker-a", 3);
-        let messages = decode_pulled(&bytes, &queue);
+        let properties = b"UNIQ_KEY\x01id\x02TAGS\x01A\x02KEYS\x01k1 k2\x02";
+        let messages = pulled(record(&body, 0x301, properties, 9), &Properties::default());
         let [message] = &messages[..] else { panic!("one message, not {messages:?}") };
         assert_eq!((&message.body[..], message.sys_flag), (&b"hello hello hello"[..], 0x300));
-        assert_eq!((&*message.msg_id, message.tags(), message.queue_offset), ("id", Some("A"), 9));
+        assert_eq!((&*message.msg_id(), message.tags(), message.queue_offset), ("id", Some("A"), 9));
         assert_eq!(message.keys().collect::<Vec<_>>(), ["k1", "k2"]);
-        assert_eq!(message.offset_msg_id, "0A00000100002A9F0000000000001000");
+        assert_eq!(message.offset_msg_id(), "0A00000100002A9F0000000000001000");
+    }
+
+    #[test]
+    fn a_message_has_the_topic_of_its_queue_until_it_gets_another() {
+        let mut message = pulled(record(b"x", 0, b"", 0), &Properties::default()).remove(0);
+        assert_eq!((message.topic(), message.msg_id()), ("T", message.offset_msg_id().into()));
+        message.set_topic("Other");
+        assert_eq!(message.topic(), "Other");
+        Arc::make_mut(&mut message.queue).topic = "Other".to_owned();
+        message.set_topic("Other");
+        assert_eq!((message.topic(), &message.other_topic), ("Other", &None));
     }
 
     #[test]
@@ -228,8 +274,11 @@ mod tests {
                 &batch::BatchMessage { flag: 0, body: part, properties: b"TAGS\x01B\x02" },
             );
         }
-        let bytes = Bytes::from(record(&body, sysflag::INNER_BATCH | sysflag::NEED_UNWRAP, b"", 20));
-        let messages = decode_pulled(&bytes, &MessageQueue::new("T", "broker-a", 3));
+        let bytes = record(&body, sysflag::INNER_BATCH | sysflag::NEED_UNWRAP, b"", 20);
+        let mut added = Properties::default();
+        added.insert(names::MAX_OFFSET, "22");
+        let messages = pulled(bytes, &added);
+        assert!(messages.iter().all(|message| message.property(names::MAX_OFFSET) == Some("22")));
         let seen: Vec<_> = messages.iter().map(|m| (m.queue_offset, &m.body[..], m.tags())).collect();
         assert_eq!(seen, [(20, &b"m0"[..], Some("B")), (21, b"m1", Some("B"))]);
     }
@@ -240,7 +289,6 @@ mod tests {
         let mut torn = record(b"torn", 0, b"", 1);
         torn.truncate(torn.len() - 1);
         bytes.extend(torn);
-        let messages = decode_pulled(&Bytes::from(bytes), &MessageQueue::new("T", "broker-a", 3));
-        assert_eq!(messages.len(), 1);
+        assert_eq!(pulled(bytes, &Properties::default()).len(), 1);
     }
 }

@@ -185,7 +185,7 @@ impl CheckRequest {
         check: TransactionCheck,
         connection: Arc<Connection>,
     ) {
-        let unique_id = self.message.msg_id.clone();
+        let unique_id = self.message.msg_id().into_owned();
         let ended = core.trace.as_ref().map(|_| Ended::of_checked(&self.message));
         // A listener that panics ends this task, and the broker asks again.
         let state = (check.0)(self.message).await;

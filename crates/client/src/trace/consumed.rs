@@ -22,7 +22,7 @@ pub(crate) struct TracedDelivery<'a> {
 impl Trace {
     /// A listener gets messages, all of one queue. `None`: they are not traced.
     pub(crate) fn delivery(&self, messages: &[Arc<MessageExt>]) -> Option<TracedDelivery<'_>> {
-        let topic = &messages.first()?.topic;
+        let topic = messages.first()?.topic();
         if !self.concerns(topic) || !messages.iter().any(|message| is_wanted(message)) {
             return None;
         }
@@ -33,7 +33,7 @@ impl Trace {
             region_id: region(message).to_owned(),
             group: self.group.to_string(),
             request_id: request_id.clone(),
-            msg_id: message.msg_id.clone(),
+            msg_id: message.msg_id().into_owned(),
             retry_times: message.reconsume_times,
             keys: keys(message),
         });
@@ -63,7 +63,7 @@ impl TracedDelivery<'_> {
             };
             TraceRecord::SubAfter {
                 request_id: self.request_id.clone(),
-                msg_id: message.msg_id.clone(),
+                msg_id: message.msg_id().into_owned(),
                 cost_ms,
                 success,
                 keys: keys(message),
@@ -72,7 +72,7 @@ impl TracedDelivery<'_> {
                 group: Some(self.trace.group.to_string()),
             }
         });
-        let topic = self.messages.first().map(|message| &*message.topic).unwrap_or_default();
+        let topic = self.messages.first().map(|message| message.topic()).unwrap_or_default();
         self.trace.put(topic, records.collect());
     }
 }

@@ -74,7 +74,7 @@ impl Ended {
 
     /// Of a message that a broker asks about.
     pub(crate) fn of_checked(message: &MessageExt) -> Self {
-        Self::new(&message.topic, &message.properties, region(message), is_wanted(message))
+        Self::new(message.topic(), &message.properties, region(message), is_wanted(message))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ferromq_client::{Delivery, MessageExt, MessageQueue};
+use ferromq_client::{MessageExt, MessageQueue};
 use parking_lot::Mutex;
 
 /// Collects messages, with the name of the consumer that got them.
@@ -15,8 +15,8 @@ pub(crate) struct Inbox {
 type Got = (String, Arc<MessageExt>);
 
 impl Inbox {
-    pub(crate) fn put(&self, consumer: &str, delivery: &Delivery) {
-        let named = delivery.messages.iter().map(|message| (consumer.to_owned(), message.clone()));
+    pub(crate) fn put(&self, consumer: &str, messages: &[Arc<MessageExt>]) {
+        let named = messages.iter().map(|message| (consumer.to_owned(), message.clone()));
         self.messages.lock().extend(named);
     }
 

@@ -153,7 +153,7 @@ impl LiteCore {
     pub(super) fn seek(self: &Arc<Self>, queue: &MessageQueue, offset: i64) -> Result<(), Error> {
         let not_assigned = || Error::invalid(format!("seek in {queue}"), "the queue is not assigned");
         let old = self.subscriber.process_queue(queue).ok_or_else(not_assigned)?;
-        old.dropped.cancel();
+        old.drop_now();
         self.start_queue(self.subscriber.adopt(queue), Some(offset));
         Ok(())
     }
@@ -179,7 +179,7 @@ impl LiteCore {
                 if batch.queue.is_dropped() {
                     continue;
                 }
-                if let Some(offset) = batch.queue.remove(&batch.messages) {
+                if let Some(offset) = batch.queue.remove(&batch.messages, Instant::now()) {
                     batch.queue.polled.store(offset, Ordering::Relaxed);
                 }
                 // What the application does with them is not known.
@@ -212,7 +212,7 @@ impl LiteCore {
         for queue in self.subscriber.process_queues() {
             let polled = queue.polled.load(Ordering::Relaxed);
             if polled >= 0 {
-                self.subscriber.offsets.update(&queue.queue, polled, false);
+                queue.progress.update(polled, false);
             }
         }
     }

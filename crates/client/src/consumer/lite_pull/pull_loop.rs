@@ -28,7 +28,7 @@ impl LiteCore {
                 self.pull_once(&queue, &mut offset).await;
             }
         };
-        let _: Option<()> = queue.dropped.run_until_cancelled(pulls).await;
+        let _: Option<()> = queue.run_until_dropped(pulls).await;
     }
 
     async fn first_offset(&self, queue: &ProcessQueue) -> i64 {
@@ -79,10 +79,10 @@ impl LiteCore {
     }
 
     fn has_enough(&self, queue: &ProcessQueue) -> bool {
-        let settings = &self.settings;
+        let (settings, amount) = (&self.settings, queue.amount());
         self.waiting() > settings.threshold_all
-            || queue.count() > settings.threshold_messages
-            || queue.bytes() >> 20 > settings.threshold_mib
-            || queue.span() > settings.span_max
+            || amount.messages > settings.threshold_messages
+            || amount.bytes >> 20 > settings.threshold_mib
+            || amount.span > settings.span_max
     }
 }

@@ -57,7 +57,7 @@ const ALL_QUEUES: i32 = -1;
 
 /// The popped message's receipt.
 fn receipt(message: &MessageExt) -> Result<ReceiptHandle, Error> {
-    let what = || format!("message {}", message.msg_id);
+    let what = || format!("message {}", message.msg_id());
     let handle = message.receipt_handle().ok_or_else(|| Error::invalid(what(), "it was not popped"))?;
     handle.parse().map_err(|error: MalformedHandle| Error::invalid(what(), error.to_string()))
 }
@@ -147,7 +147,7 @@ impl Subscriber {
             let source = match &given {
                 // A retried message comes under its first topic, with a receipt for the retry topic.
                 Some(handle) => (handle.origin, handle.queue_id),
-                None => (Origin::of_topic(&message.topic), message.queue.queue_id),
+                None => (Origin::of_topic(message.topic()), message.queue.queue_id),
             };
             let (position, first) = seen.entry(source).or_insert((0, message.queue_offset));
             let handle = given.unwrap_or_else(|| ReceiptHandle {
@@ -167,7 +167,7 @@ impl Subscriber {
                 message.reconsume_times = count;
             }
             Arc::make_mut(&mut message.queue).topic = handle.origin.real_topic(&target.topic, &self.group);
-            message.topic.clone_from(&target.topic);
+            message.set_topic(&target.topic);
             if message.property(names::FIRST_POP_TIME).is_none() {
                 message.properties.insert(names::FIRST_POP_TIME, &pop_time.to_string());
             }
@@ -182,7 +182,7 @@ impl Subscriber {
         message: &MessageExt,
         handle: &ReceiptHandle,
     ) -> Result<(String, String), Error> {
-        let queue = MessageQueue::new(&*message.topic, &*handle.broker, handle.queue_id);
+        let queue = MessageQueue::new(message.topic(), &*handle.broker, handle.queue_id);
         let found = self.instance.broker_of(&queue, MASTER_ID, true).await?;
         Ok((found.0, found.2))
     }
@@ -190,7 +190,7 @@ impl Subscriber {
     fn about_popped(&self, code: i32, message: &MessageExt, handle: &ReceiptHandle) -> RemotingCommand {
         RemotingCommand::request(code)
             .with("consumerGroup", &self.group)
-            .with("topic", handle.origin.real_topic(&message.topic, &self.group))
+            .with("topic", handle.origin.real_topic(message.topic(), &self.group))
             .with("queueId", handle.queue_id)
             .with("offset", handle.queue_offset)
             .with("extraInfo", handle.to_string())
@@ -201,7 +201,7 @@ impl Subscriber {
     pub(crate) async fn ack(&self, message: &MessageExt) -> Result<(), Error> {
         let handle = receipt(message)?;
         let (broker, address) = self.broker_of_popped(message, &handle).await?;
-        let to = Destination { broker: &broker, address: &address, topic: &message.topic };
+        let to = Destination { broker: &broker, address: &address, topic: message.topic() };
         let command = self.about_popped(request::ACK_MESSAGE, message, &handle);
         self.instance.transport.done(to, command, ACK_TIMEOUT).await.map(drop)
     }
@@ -235,7 +235,7 @@ impl Subscriber {
     async fn ack_batch(&self, messages: &[(&MessageExt, ReceiptHandle)]) -> Result<(), Error> {
         let Some((first, handle)) = messages.first() else { return Ok(()) };
         let (broker, address) = self.broker_of_popped(first, handle).await?;
-        let to = Destination { broker: &broker, address: &address, topic: &first.topic };
+        let to = Destination { broker: &broker, address: &address, topic: first.topic() };
         let body = BatchAckMessageRequestBody {
             acks: batch_acks(&self.group, messages),
             broker_name: handle.broker.clone(),
@@ -252,7 +252,7 @@ impl Subscriber {
     ) -> Result<(), Error> {
         let mut handle = receipt(message)?;
         let (broker, address) = self.broker_of_popped(message, &handle).await?;
-        let to = Destination { broker: &broker, address: &address, topic: &message.topic };
+        let to = Destination { broker: &broker, address: &address, topic: message.topic() };
         let command = self.about_popped(request::CHANGE_MESSAGE_INVISIBLETIME, message, &handle);
         let command = command.with("invisibleTime", invisible_time.as_millis());
         let answer = self.instance.transport.done(to, command, ACK_TIMEOUT).await?;
@@ -277,7 +277,7 @@ impl Subscriber {
     ) -> Vec<MessageExt> {
         let mut wanted = Vec::with_capacity(messages.len());
         for message in messages {
-            let put_away = if !accepts(&self.subscription(&message.topic), &message) {
+            let put_away = if !accepts(&self.subscription(message.topic()), &message) {
                 self.ack(&message).await
             } else if message.reconsume_times > reconsume_times_max {
                 self.bury(&message).await
@@ -286,7 +286,7 @@ impl Subscriber {
                 continue;
             };
             if let Err(error) = put_away {
-                tracing::warn!(id = message.msg_id, %error, "a message that is not wanted comes again");
+                tracing::warn!(id = %message.msg_id(), %error, "a message that is not wanted comes again");
             }
         }
         wanted
@@ -296,13 +296,13 @@ impl Subscriber {
     pub(crate) async fn bury(&self, message: &MessageExt) -> Result<(), Error> {
         let handle = receipt(message)?;
         let (broker, address) = self.broker_of_popped(message, &handle).await?;
-        let to = Destination { broker: &broker, address: &address, topic: &message.topic };
+        let to = Destination { broker: &broker, address: &address, topic: message.topic() };
         let command = RemotingCommand::request(request::CONSUMER_SEND_MSG_BACK)
             .with("group", &self.group)
-            .with("originTopic", handle.origin.real_topic(&message.topic, &self.group))
+            .with("originTopic", handle.origin.real_topic(message.topic(), &self.group))
             .with("offset", message.commit_log_offset)
             .with("delayLevel", DEAD_LETTER)
-            .with("originMsgId", &message.msg_id)
+            .with("originMsgId", message.msg_id())
             .with("unitMode", false)
             .with("maxReconsumeTimes", 0)
             .with("bname", &handle.broker);
@@ -321,7 +321,7 @@ fn batch_acks(group: &str, messages: &[(&MessageExt, ReceiptHandle)]) -> Vec<Bat
             // The broker finds the offset all the same; only the set would be too large.
             (pop.start_offset, bit) = (handle.queue_offset, 0);
         }
-        let bits = pops.entry((&message.topic, pop)).or_default();
+        let bits = pops.entry((message.topic(), pop)).or_default();
         let byte = bit as usize / 8;
         bits.resize(bits.len().max(byte + 1), 0);
         bits[byte] |= 1 << (bit % 8);

@@ -1,13 +1,13 @@
 //! Deliveries to a concurrent listener (`docs/spec/07-client.md` 15).
 
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::core::PushCore;
-use super::listener::{Call, ConsumeResult, Listener, call};
+use super::listener::{Call, ConsumeResult, Delivery, Listener, call};
 use crate::consumer::pop::PopQueue;
 use crate::consumer::process_queue::ProcessQueue;
 use crate::consumer::stats::TopicStats;
@@ -25,59 +25,67 @@ const RECONSUME_TIMES_MAX: i32 = 16;
 /// What a concurrent consumer calls.
 pub(super) type ConcurrentListener = Arc<Call<ConsumeResult>>;
 
-/// Messages on their way to the listener, all from one queue.
+/// Messages of one queue on their way to the listener: an iterator over deliveries.
 #[derive(Debug)]
-pub(super) enum Chunk {
-    Pulled {
-        queue: Arc<ProcessQueue>,
-        messages: Part,
-    },
+pub(super) struct Chunk {
+    source: Source,
+    messages: Arc<[Arc<MessageExt>]>,
+    /// Which of them are still here.
+    rest: Range<usize>,
+    /// Most messages in one delivery.
+    batch_max: usize,
+}
+
+/// How messages came.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    Pulled(Arc<ProcessQueue>),
     Popped {
         queue: Arc<PopQueue>,
-        messages: Part,
         /// When the messages become visible to other members of the group.
         returns_at: Instant,
     },
 }
 
-/// Some of the messages that came together: whoever has a part shares the list.
-#[derive(Debug)]
-pub(super) struct Part {
-    all: Arc<[Arc<MessageExt>]>,
-    range: Range<usize>,
-}
-
-impl Part {
-    /// The list in parts of at most this size.
-    pub(super) fn parts_of(messages: &[Arc<MessageExt>], size: usize) -> impl Iterator<Item = Self> {
-        let all: Arc<[_]> = messages.into();
-        let starts = (0..all.len()).step_by(size);
-        starts.map(move |start| Self { range: start..all.len().min(start + size), all: all.clone() })
-    }
-}
-
-impl Deref for Part {
-    type Target = [Arc<MessageExt>];
-
-    fn deref(&self) -> &Self::Target {
-        &self.all[self.range.clone()]
-    }
-}
-
 impl Chunk {
+    pub(super) fn new(source: Source, messages: Arc<[Arc<MessageExt>]>, batch_max: usize) -> Self {
+        Self { source, rest: 0..messages.len(), messages, batch_max }
+    }
+
     fn is_dropped(&self) -> bool {
-        match self {
-            Self::Pulled { queue, .. } => queue.is_dropped(),
-            Self::Popped { queue, .. } => queue.is_dropped(),
+        match &self.source {
+            Source::Pulled(queue) => queue.is_dropped(),
+            Source::Popped { queue, .. } => queue.is_dropped(),
         }
     }
 }
 
+impl Iterator for Chunk {
+    type Item = (Source, Delivery);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let end = self.rest.end.min(self.rest.start + self.batch_max);
+        let delivery = Delivery::new(self.messages.clone(), self.rest.start..end)?;
+        self.rest.start = end;
+        Some((self.source.clone(), delivery))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let deliveries = self.rest.len().div_ceil(self.batch_max);
+        (deliveries, Some(deliveries))
+    }
+}
+
+impl ExactSizeIterator for Chunk {}
+
 impl PushCore {
     /// Has messages of a queue delivered as soon as there is a worker for them.
-    pub(super) fn deliver(&self, queue: &Arc<ProcessQueue>, messages: &[Arc<MessageExt>]) {
-        let parts = Part::parts_of(messages, self.settings.batch_max);
-        self.waiting.put(parts.map(|messages| Chunk::Pulled { queue: queue.clone(), messages }));
+    pub(super) fn deliver(&self, queue: &Arc<ProcessQueue>, messages: Vec<Arc<MessageExt>>) {
+        self.waiting.put([Chunk::new(
+            Source::Pulled(queue.clone()),
+            messages.into(),
+            self.settings.batch_max,
+        )]);
     }
 
     /// Nothing that waits for the listener from queues that were taken away reaches it any more.
@@ -88,36 +96,35 @@ impl PushCore {
     /// One worker: delivers what waits, until the consumer stops.
     pub(super) async fn work(self: Arc<Self>) {
         let Listener::Concurrent(listener) = &self.listener else { return };
-        while let Some(chunk) = self.waiting.next().await {
-            match chunk {
-                Chunk::Pulled { queue, messages } => {
-                    self.consume_pulled(listener, &queue, &messages).await;
-                }
-                Chunk::Popped { queue, messages, returns_at } => {
-                    self.consume_popped(listener, &queue, &messages, returns_at).await;
+        while let Some((source, delivery)) = self.waiting.next().await {
+            match source {
+                Source::Pulled(queue) => self.consume_pulled(listener, &queue, &delivery).await,
+                Source::Popped { queue, returns_at } => {
+                    self.consume_popped(listener, &queue, &delivery, returns_at).await;
                 }
             }
         }
     }
 
-    /// Calls the listener and counts what it did.
+    /// Calls the listener and counts what it did. Returns when it had ended, too.
     pub(super) async fn call_listener(
         &self,
         listener: &ConcurrentListener,
-        messages: &[Arc<MessageExt>],
+        delivery: &Delivery,
         stats: &TopicStats,
-    ) -> ConsumeResult {
-        let traced = self.subscriber.trace_delivery(messages);
-        let started = Instant::now();
-        let result = call(&**listener, messages).await;
+        started: Instant,
+    ) -> (ConsumeResult, Instant) {
+        let traced = self.subscriber.trace_delivery(delivery);
+        let result = call(&**listener, delivery).await;
+        let ended = Instant::now();
         let has_panicked = result.is_err();
         let result = result.unwrap_or_else(|_| ConsumeResult::reconsume_later());
-        let succeeded = result.succeeded_of(messages.len());
+        let succeeded = result.succeeded_of(delivery.len());
         if let Some(traced) = traced {
             traced.end(succeeded, has_panicked, self.settings.consume_timeout);
         }
-        stats.consumed(started.elapsed(), succeeded, messages.len() - succeeded);
-        result
+        stats.consumed(ended - started, succeeded, delivery.len() - succeeded);
+        (result, ended)
     }
 
     /// Delivers messages and does what the listener says about them.
@@ -125,18 +132,24 @@ impl PushCore {
         self: &Arc<Self>,
         listener: &ConcurrentListener,
         queue: &Arc<ProcessQueue>,
-        messages: &[Arc<MessageExt>],
+        delivery: &Delivery,
     ) {
         if queue.is_dropped() {
             return;
         }
-        queue.note_start(messages);
-        let result = self.call_listener(listener, messages, &queue.stats).await;
+        let started = Instant::now();
+        queue.note_start(delivery, started);
+        let (result, ended) = self.call_listener(listener, delivery, &queue.stats, started).await;
         if queue.is_dropped() {
             // Whoever has the queue now gets them again.
             return;
         }
-        let staying = self.settle(queue, messages, result).await;
+        let (succeeded, failed) = delivery.split_at(result.succeeded_of(delivery.len()));
+        queue.finish(succeeded, ended);
+        if failed.is_empty() {
+            return;
+        }
+        let staying = self.settle_failed(queue, failed, result).await;
         if !staying.is_empty() {
             self.spawn_consuming(self.clone().deliver_later(queue.clone(), staying));
         }
@@ -146,23 +159,22 @@ impl PushCore {
     async fn deliver_later(self: Arc<Self>, queue: Arc<ProcessQueue>, messages: Vec<Arc<MessageExt>>) {
         let pause = self.subscriber.pause_unless_dropped(&queue, LOCAL_RETRY_DELAY);
         if self.subscriber.stop.run_until_cancelled(pause).await == Some(true) {
-            self.deliver(&queue, &messages);
+            self.deliver(&queue, messages);
         }
     }
 
     /// Gives back what failed and notes the progress. Returns the messages that stay here, because they could not be given
     /// back: they hold up the progress until they are done.
-    async fn settle(
+    async fn settle_failed(
         &self,
         queue: &ProcessQueue,
-        messages: &[Arc<MessageExt>],
+        failed: &[Arc<MessageExt>],
         result: ConsumeResult,
     ) -> Vec<Arc<MessageExt>> {
-        let (succeeded, failed) = messages.split_at(result.succeeded_of(messages.len()));
         let (mut given_back, mut staying) = (Vec::new(), Vec::new());
         for message in failed {
             if !self.subscriber.is_clustering() {
-                tracing::warn!(queue = %queue.queue, id = message.msg_id, "not consumed, and broadcast messages do not come again");
+                tracing::warn!(queue = %queue.queue, id = %message.msg_id(), "not consumed, and broadcast messages do not come again");
                 given_back.push(message.clone());
             } else if !queue.contains(message)
                 || self.send_back(message, result.next_delay_level(), self.reconsume_times_max()).await
@@ -173,10 +185,7 @@ impl PushCore {
                 staying.push(queue.count_reconsume(message));
             }
         }
-        let progress = queue.remove(succeeded.iter().chain(&given_back));
-        if let Some(offset) = progress.filter(|_| !queue.is_dropped()) {
-            self.subscriber.offsets.update(&queue.queue, offset, true);
-        }
+        queue.finish(&given_back, Instant::now());
         staying
     }
 
@@ -196,12 +205,38 @@ impl PushCore {
                     if !given_back {
                         break;
                     }
-                    tracing::warn!(queue = %queue.queue, id = message.msg_id, "the listener takes too long");
-                    if let Some(offset) = queue.remove([&message]) {
-                        self.subscriber.offsets.update(&queue.queue, offset, true);
-                    }
+                    tracing::warn!(queue = %queue.queue, id = %message.msg_id(), "the listener takes too long");
+                    queue.finish([&message], Instant::now());
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferromq_protocol::body::MessageQueue;
+    use tokio_util::sync::CancellationToken;
+
+    use super::super::super::stats::ConsumerStats;
+    use super::super::super::testing::message;
+    use super::*;
+
+    #[test]
+    fn what_came_together_is_delivered_in_order_and_in_parts() {
+        let stats = ConsumerStats::new("me", "g").topic("T");
+        let queue = MessageQueue::new("T", "a", 0);
+        let queue = ProcessQueue::new(queue, Arc::default(), stats, CancellationToken::new());
+        let messages: Arc<[_]> = (0..5).map(|offset| Arc::new(message("T", offset))).collect();
+        let mut chunk = Chunk::new(Source::Pulled(Arc::new(queue)), messages, 2);
+        let mut parts = Vec::new();
+        while chunk.len() > 0 {
+            let left = chunk.len();
+            let (_, delivery) = chunk.next().unwrap();
+            assert_eq!(chunk.len(), left - 1);
+            parts.push(delivery.iter().map(|message| message.queue_offset).collect::<Vec<_>>());
+        }
+        assert_eq!(parts, [vec![0, 1], vec![2, 3], vec![4]]);
+        assert!(chunk.next().is_none());
     }
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::concurrent::Chunk;
-use super::listener::{ConsumeOrderlyResult, Listener, call};
+use super::listener::{ConsumeOrderlyResult, Delivery, Listener, call};
 use super::waiting::Waiting;
 use crate::consumer::rebalance::{Assigned, Given};
 use crate::consumer::subscriber::Subscriber;
@@ -267,15 +267,15 @@ impl ConsumerMember for PushCore {
     ) -> BoxFuture<Option<ConsumeMessageDirectlyResult>> {
         Box::pin(async move {
             let started = Instant::now();
-            let messages = [Arc::new(message)];
+            let delivery = Delivery::new([Arc::new(message)].into(), 0..1)?;
             let (order, result) = match &self.listener {
                 Listener::Concurrent(listener) => {
-                    let called = call(&**listener, &messages).await;
+                    let called = call(&**listener, &delivery).await;
                     let is_done = called.map(|result| result.succeeded_of(1) == 1);
                     (false, is_done.map(|done| if done { CMResult::Success } else { CMResult::Later }))
                 }
                 Listener::Orderly(listener) => {
-                    let called = call(&**listener, &messages).await;
+                    let called = call(&**listener, &delivery).await;
                     let result = called.map(|result| match result {
                         ConsumeOrderlyResult::Success => CMResult::Success,
                         ConsumeOrderlyResult::Commit => CMResult::Commit,

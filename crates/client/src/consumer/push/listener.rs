@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::ops::{Deref, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,13 +13,52 @@ use ferromq_protocol::body::MessageQueue;
 
 use crate::message::MessageExt;
 
-/// Messages for a listener: all from one queue, in the queue's order.
+/// Messages for a listener: one or more, all from one queue, in the queue's order.
+///
+/// It is a slice of them, and shares them with the consumer:
+///
+/// ```no_run
+/// # fn print(delivery: ferromq_client::Delivery) {
+/// for message in &delivery {
+///     println!("{} of {}: {:?}", message.queue_offset, delivery.queue(), message.body);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// The messages; at least one.
-    pub messages: Vec<Arc<MessageExt>>,
+    /// Messages that came together.
+    all: Arc<[Arc<MessageExt>]>,
+    /// Which of them are delivered; at least one.
+    range: Range<usize>,
+}
+
+impl Delivery {
+    /// Some of the messages that came together from a queue; `None` if there are none.
+    pub(super) fn new(all: Arc<[Arc<MessageExt>]>, range: Range<usize>) -> Option<Self> {
+        all.get(range.clone()).is_some_and(|messages| !messages.is_empty()).then_some(Self { all, range })
+    }
+
     /// The queue.
-    pub queue: Arc<MessageQueue>,
+    pub fn queue(&self) -> &MessageQueue {
+        &self.all[self.range.start].queue
+    }
+}
+
+impl Deref for Delivery {
+    type Target = [Arc<MessageExt>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.all[self.range.clone()]
+    }
+}
+
+impl<'a> IntoIterator for &'a Delivery {
+    type Item = &'a Arc<MessageExt>;
+    type IntoIter = std::slice::Iter<'a, Arc<MessageExt>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
 }
 
 /// What a concurrent listener says about a delivery.
@@ -152,16 +192,13 @@ impl fmt::Debug for Listener {
 #[derive(Debug)]
 pub(super) struct Panicked;
 
-/// Calls a listener with messages of a queue. Its panic costs one delivery, not the consumer.
-pub(super) async fn call<R>(listener: &Call<R>, messages: &[Arc<MessageExt>]) -> Result<R, Panicked> {
-    let Some(first) = messages.first() else { return Err(Panicked) };
-    let queue = &first.queue;
-    let delivery = Delivery { messages: messages.to_vec(), queue: queue.clone() };
+/// Calls a listener. Its panic costs one delivery, not the consumer.
+pub(super) async fn call<R>(listener: &Call<R>, delivery: &Delivery) -> Result<R, Panicked> {
     let panicked = || {
-        tracing::error!(%queue, "the listener panicked");
+        tracing::error!(queue = %delivery.queue(), "the listener panicked");
         Panicked
     };
-    let mut called = catch_unwind(AssertUnwindSafe(|| listener(delivery))).map_err(|_| panicked())?;
+    let mut called = catch_unwind(AssertUnwindSafe(|| listener(delivery.clone()))).map_err(|_| panicked())?;
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| called.as_mut().poll(context))) {
         Ok(Poll::Ready(result)) => Poll::Ready(Ok(result)),
         Ok(Poll::Pending) => Poll::Pending,
@@ -177,7 +214,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_an_error_wherever_it_happens() {
-        let messages = [Arc::new(message("T", 0))];
+        let delivery = Delivery::new([Arc::new(message("T", 0))].into(), 0..1).unwrap();
         let at_once = Listener::concurrent(|_| -> std::future::Ready<ConsumeResult> { panic!("at once") });
         let later = Listener::concurrent(|_| async {
             tokio::task::yield_now().await;
@@ -189,8 +226,17 @@ mod tests {
         let fine = Listener::concurrent(|_| async { Ok::<(), std::io::Error>(()) });
         for (listener, is_fine) in [(at_once, false), (later, false), (fine, true)] {
             let Listener::Concurrent(listener) = listener else { unreachable!() };
-            assert_eq!(call(&*listener, &messages).await.is_ok(), is_fine);
+            assert_eq!(call(&*listener, &delivery).await.is_ok(), is_fine);
         }
+    }
+
+    #[test]
+    fn a_delivery_is_a_part_of_what_came_together() {
+        let all: Arc<[_]> = (0..3).map(|offset| Arc::new(message("T", offset))).collect();
+        let delivery = Delivery::new(all.clone(), 1..3).unwrap();
+        let offsets: Vec<_> = (&delivery).into_iter().map(|message| message.queue_offset).collect();
+        assert_eq!((offsets, delivery.queue()), (vec![1, 2], &*all[0].queue));
+        assert!(Delivery::new(all.clone(), 3..3).is_none() && Delivery::new(all, 2..4).is_none());
     }
 
     #[test]

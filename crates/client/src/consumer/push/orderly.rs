@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::core::PushCore;
-use super::listener::{ConsumeOrderlyResult, Listener, call};
+use super::listener::{ConsumeOrderlyResult, Delivery, Listener, call};
 use crate::consumer::process_queue::ProcessQueue;
 use crate::message::MessageExt;
 
@@ -38,7 +38,7 @@ impl PushCore {
             };
             tokio::select! {
                 () = waiting => {}
-                () = queue.dropped.cancelled() => {}
+                () = queue.dropped() => {}
                 () = self.subscriber.stop.cancelled() => {}
             }
         }
@@ -56,13 +56,11 @@ impl PushCore {
         if queue.is_dropped() {
             return None;
         }
-        let messages = queue.take(self.settings.batch_max);
-        if messages.is_empty() {
-            return None;
-        }
-        let traced = self.subscriber.trace_delivery(&messages);
         let started = Instant::now();
-        let result = call(&**listener, &messages).await;
+        let messages: Arc<[_]> = queue.take(self.settings.batch_max, started).into();
+        let delivery = Delivery::new(messages.clone(), 0..messages.len())?;
+        let traced = self.subscriber.trace_delivery(&messages);
+        let result = call(&**listener, &delivery).await;
         let has_panicked = result.is_err();
         let result = result.unwrap_or(ConsumeOrderlyResult::SuspendCurrentQueue(None));
         let is_done = matches!(result, ConsumeOrderlyResult::Success | ConsumeOrderlyResult::Commit);
@@ -76,13 +74,13 @@ impl PushCore {
             // Whoever has the queue now gets them again.
             return None;
         }
-        self.settle_in_order(queue, messages, result).await
+        self.settle_in_order(queue, &messages, result).await
     }
 
     async fn settle_in_order(
         &self,
         queue: &ProcessQueue,
-        messages: Vec<Arc<MessageExt>>,
+        messages: &[Arc<MessageExt>],
         result: ConsumeOrderlyResult,
     ) -> Option<Duration> {
         let auto_commit = self.settings.auto_commit;
@@ -98,21 +96,15 @@ impl PushCore {
                     Some(self.suspend_time(time))
                 }
                 None if auto_commit => {
-                    self.commit(queue);
+                    commit(queue);
                     None
                 }
                 None => None,
             },
             ConsumeOrderlyResult::Success | ConsumeOrderlyResult::Commit | ConsumeOrderlyResult::Rollback => {
-                self.commit(queue);
+                commit(queue);
                 None
             }
-        }
-    }
-
-    fn commit(&self, queue: &ProcessQueue) {
-        if let Some(offset) = queue.commit() {
-            self.subscriber.offsets.update(&queue.queue, offset, false);
         }
     }
 
@@ -122,18 +114,24 @@ impl PushCore {
 
     /// The messages with their counts raised, if they may be tried again. Those that were tried too often become dead
     /// letters; when that is so for all of them, there is nothing to try.
-    async fn to_be_retried(&self, messages: Vec<Arc<MessageExt>>) -> Option<Vec<Arc<MessageExt>>> {
+    async fn to_be_retried(&self, messages: &[Arc<MessageExt>]) -> Option<Vec<Arc<MessageExt>>> {
         let times_max = self.settings.reconsume_times_max.unwrap_or(i32::MAX);
         let mut again = Vec::with_capacity(messages.len());
         let mut any = false;
         for message in messages {
-            if message.reconsume_times < times_max || !self.send_to_retry_topic(&message, times_max).await {
+            if message.reconsume_times < times_max || !self.send_to_retry_topic(message, times_max).await {
                 any = true;
             }
-            let mut counted = (*message).clone();
+            let mut counted = (**message).clone();
             counted.reconsume_times = counted.reconsume_times.saturating_add(1);
             again.push(Arc::new(counted));
         }
         any.then_some(again)
+    }
+}
+
+fn commit(queue: &ProcessQueue) {
+    if let Some(offset) = queue.commit() {
+        queue.progress.update(offset, false);
     }
 }

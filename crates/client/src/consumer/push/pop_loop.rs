@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::concurrent::{Chunk, Part};
+use super::concurrent::{Chunk, Source};
 use super::core::PushCore;
 use super::popped::bytes_of;
 use super::pull_loop::{FLOW_CONTROL_DELAY, SUSPENDED_DELAY};
@@ -64,8 +64,10 @@ impl PushCore {
         queue.take_in(messages.len(), bytes_of(&messages));
         // All queues of a broker may be popped from at once, but a delivery is from one.
         let of_one_queue = messages.chunk_by(|left, right| left.queue == right.queue);
-        let parts = of_one_queue.flat_map(|messages| Part::parts_of(messages, self.settings.batch_max));
-        self.waiting.put(parts.map(|messages| Chunk::Popped { queue: queue.clone(), messages, returns_at }));
+        self.waiting.put(of_one_queue.map(|messages| {
+            let source = Source::Popped { queue: queue.clone(), returns_at };
+            Chunk::new(source, messages.into(), self.settings.batch_max)
+        }));
     }
 
     /// How long the next pop has to wait; `None` if not at all.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::concurrent::ConcurrentListener;
 use super::core::PushCore;
-use super::listener::ConsumeResult;
+use super::listener::{ConsumeResult, Delivery};
 use crate::consumer::pop::PopQueue;
 use crate::message::MessageExt;
 
@@ -20,21 +20,21 @@ impl PushCore {
         self: &Arc<Self>,
         listener: &ConcurrentListener,
         queue: &Arc<PopQueue>,
-        messages: &[Arc<MessageExt>],
+        delivery: &Delivery,
         returns_at: Instant,
     ) {
-        let Some(first) = messages.first() else { return };
-        if queue.is_dropped() || Instant::now() >= returns_at {
+        let started = Instant::now();
+        if queue.is_dropped() || started >= returns_at {
             // They come again, to whoever is there then.
-            return let_go(queue, messages);
+            return let_go(queue, delivery);
         }
-        let result = self.call_listener(listener, messages, &queue.stats).await;
-        if Instant::now() >= returns_at {
+        let (result, ended) = self.call_listener(listener, delivery, &queue.stats, started).await;
+        if ended >= returns_at {
             let group = &self.subscriber.group;
-            tracing::warn!(group, id = first.msg_id, "the listener took too long, the messages come again");
-            return let_go(queue, messages);
+            tracing::warn!(group, id = %delivery[0].msg_id(), "the listener took too long, the messages come again");
+            return let_go(queue, delivery);
         }
-        let (done, failed) = messages.split_at(result.succeeded_of(messages.len()));
+        let (done, failed) = delivery.split_at(result.succeeded_of(delivery.len()));
         if !done.is_empty() && queue.put_consumed(done) {
             self.spawn_consuming(self.clone().acknowledge_consumed(queue.clone()));
         }
@@ -69,14 +69,14 @@ impl PushCore {
             match self.subscriber.bury(message).await {
                 Ok(()) => return,
                 Err(error) => {
-                    tracing::warn!(id = message.msg_id, %error, "it did not become a dead letter, and comes again");
+                    tracing::warn!(id = %message.msg_id(), %error, "it did not become a dead letter, and comes again");
                 }
             }
         }
         let delay = delay_of(if level > 0 { level } else { message.reconsume_times });
         let mut message = message.clone();
         if let Err(error) = self.subscriber.change_invisible_time(&mut message, delay).await {
-            tracing::warn!(id = message.msg_id, %error, "it comes again at another time than it should");
+            tracing::warn!(id = %message.msg_id(), %error, "it comes again at another time than it should");
         }
     }
 }

@@ -29,7 +29,7 @@ impl PushCore {
     pub(super) async fn pull_queue(self: Arc<Self>, assigned: Assigned) {
         let Assigned { queue, offset } = assigned;
         let pulls = self.pull_until_illegal(&queue, offset);
-        let Some(OffsetIllegal { next_offset }) = queue.dropped.run_until_cancelled(pulls).await else {
+        let Some(OffsetIllegal { next_offset }) = queue.run_until_dropped(pulls).await else {
             return self.forget_dropped();
         };
         let subscriber = &self.subscriber;
@@ -67,7 +67,7 @@ impl PushCore {
                         PullStatus::Found => {
                             queue.put(&pulled.messages);
                             if matches!(self.listener, Listener::Concurrent(_)) {
-                                self.deliver(queue, &pulled.messages);
+                                self.deliver(queue, pulled.messages);
                             }
                             if !self.settings.pull_interval.is_zero() {
                                 tokio::time::sleep(self.settings.pull_interval).await;
@@ -75,7 +75,7 @@ impl PushCore {
                         }
                         PullStatus::NotFound if queue.is_empty() => {
                             // Nothing is unfinished, so everything that did not match is done.
-                            subscriber.offsets.update(&queue.queue, offset, true);
+                            queue.progress.update(offset, true);
                         }
                         PullStatus::NotFound => {}
                         PullStatus::OffsetIllegal => return OffsetIllegal { next_offset: offset },
@@ -99,9 +99,10 @@ impl PushCore {
         }
         let is_ordered = matches!(self.listener, Listener::Orderly(_));
         let (messages_max, mib_max) = self.thresholds();
-        let has_enough = queue.count() > messages_max
-            || queue.bytes() >> 20 > mib_max
-            || (!is_ordered && queue.span() > self.settings.span_max);
+        let amount = queue.amount();
+        let has_enough = amount.messages > messages_max
+            || amount.bytes >> 20 > mib_max
+            || (!is_ordered && amount.span > self.settings.span_max);
         has_enough.then_some(FLOW_CONTROL_DELAY)
     }
 

@@ -1,5 +1,7 @@
 //! Messages that were not consumed go back to a broker (`docs/spec/07-client.md` 15.1).
 
+use std::borrow::Cow;
+
 use ferromq_protocol::names::retry_topic;
 
 use super::core::PushCore;
@@ -18,7 +20,7 @@ impl PushCore {
             match subscriber.instance.send_back(&subscriber.group, message, delay_level, times_max).await {
                 Ok(()) => return true,
                 Err(error) => {
-                    tracing::warn!(id = message.msg_id, %error, "not given back, a copy is sent instead");
+                    tracing::warn!(id = %message.msg_id(), %error, "not given back, a copy is sent instead");
                 }
             }
         }
@@ -29,7 +31,7 @@ impl PushCore {
     pub(super) async fn send_to_retry_topic(&self, message: &MessageExt, times_max: i32) -> bool {
         let copy = retry_of(&self.subscriber.group, message, times_max);
         let sent = self.inner_producer.send(copy).await;
-        sent.inspect_err(|error| tracing::error!(id = message.msg_id, %error, "no retry was sent")).is_ok()
+        sent.inspect_err(|error| tracing::error!(id = %message.msg_id(), %error, "no retry was sent")).is_ok()
     }
 }
 
@@ -39,11 +41,11 @@ fn retry_of(group: &str, message: &MessageExt, times_max: i32) -> Message {
     for name in [names::TRAN_MSG, names::MIN_OFFSET, names::MAX_OFFSET] {
         copy.properties.remove(name);
     }
-    let origin = message.property(names::ORIGIN_MESSAGE_ID).unwrap_or(&message.msg_id);
+    let origin = message.property(names::ORIGIN_MESSAGE_ID).map_or_else(|| message.msg_id(), Cow::Borrowed);
     let tries = message.reconsume_times.saturating_add(1);
     let delay_level = FIRST_RETRY_LEVEL.saturating_add(message.reconsume_times);
     copy.system(names::ORIGIN_MESSAGE_ID, origin)
-        .system(names::RETRY_TOPIC, &message.topic)
+        .system(names::RETRY_TOPIC, message.topic())
         .system(names::RECONSUME_TIME, tries.to_string())
         .system(names::MAX_RECONSUME_TIMES, times_max.to_string())
         .system(names::DELAY, delay_level.to_string())
@@ -58,7 +60,7 @@ mod tests {
     fn a_retry_tells_its_past() {
         let mut message = message("Orders", 3);
         message.reconsume_times = 2;
-        message.msg_id = "id".to_owned();
+        message.properties.insert(names::UNIQ_KEY, "id");
         message.properties.insert(names::TRAN_MSG, "true");
         let retry = retry_of("g", &message, 16);
         assert_eq!((retry.topic(), &retry.body()[..]), ("%RETRY%g", &b"x"[..]));

@@ -6,20 +6,22 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::coop::consume_budget;
 
-/// What a fixed number of workers takes its work from, in the order in which it came.
+/// What a fixed number of workers takes its work from, in the order in which it came: iterators, one after another, so that
+/// what came together is put here in one piece.
 ///
 /// Waking a worker costs more than a short listener, so no more than one is on its way at any time: it wakes the next one
 /// if there is still something to do when it arrives. One worker alone then does what never waits, and all of them soon
 /// work if listeners wait or cores are free.
 #[derive(Debug)]
-pub(super) struct Waiting<T> {
-    state: Mutex<State<T>>,
+pub(super) struct Waiting<I> {
+    state: Mutex<State<I>>,
     woken: Notify,
 }
 
 #[derive(Debug)]
-struct State<T> {
-    deliveries: VecDeque<T>,
+struct State<I> {
+    /// Each with at least one delivery.
+    deliveries: VecDeque<I>,
     /// Workers that found nothing and were not woken since.
     idle: usize,
     /// A worker was woken and has not looked yet.
@@ -27,24 +29,24 @@ struct State<T> {
     closed: bool,
 }
 
-impl<T> Waiting<T> {
+impl<I: ExactSizeIterator> Waiting<I> {
     pub(super) fn new() -> Self {
         let state = State { deliveries: VecDeque::new(), idle: 0, one_is_coming: false, closed: false };
         Self { state: Mutex::new(state), woken: Notify::new() }
     }
 
     /// Adds deliveries behind the others; nothing when it is closed.
-    pub(super) fn put(&self, deliveries: impl IntoIterator<Item = T>) {
+    pub(super) fn put(&self, deliveries: impl IntoIterator<Item = I>) {
         let mut state = self.state.lock();
         if !state.closed {
-            state.deliveries.extend(deliveries);
+            state.deliveries.extend(deliveries.into_iter().filter(|some| some.len() > 0));
             self.wake_one(&mut state);
         }
     }
 
     /// Waits for the next delivery; `None` when it is closed. Workers may drop this future only all together: the one that
     /// does might have been woken for something.
-    pub(super) async fn next(&self) -> Option<T> {
+    pub(super) async fn next(&self) -> Option<I::Item> {
         // Whoever always finds something gives way to others now and then.
         consume_budget().await;
         let mut was_woken = false;
@@ -52,7 +54,7 @@ impl<T> Waiting<T> {
             {
                 let mut state = self.state.lock();
                 state.one_is_coming &= !was_woken;
-                if let Some(delivery) = state.deliveries.pop_front() {
+                if let Some(delivery) = state.take() {
                     self.wake_one(&mut state);
                     return Some(delivery);
                 }
@@ -68,7 +70,7 @@ impl<T> Waiting<T> {
         }
     }
 
-    fn wake_one(&self, state: &mut State<T>) {
+    fn wake_one(&self, state: &mut State<I>) {
         if state.idle > 0 && !state.one_is_coming && !state.deliveries.is_empty() {
             state.idle -= 1;
             state.one_is_coming = true;
@@ -78,7 +80,7 @@ impl<T> Waiting<T> {
     }
 
     /// Forgets deliveries that nobody wants any more.
-    pub(super) fn retain(&self, wanted: impl FnMut(&T) -> bool) {
+    pub(super) fn retain(&self, wanted: impl FnMut(&I) -> bool) {
         self.state.lock().deliveries.retain(wanted);
     }
 
@@ -91,8 +93,21 @@ impl<T> Waiting<T> {
     }
 }
 
+impl<I: ExactSizeIterator> State<I> {
+    fn take(&mut self) -> Option<I::Item> {
+        let first = self.deliveries.front_mut()?;
+        let delivery = first.next();
+        if first.len() == 0 {
+            self.deliveries.pop_front();
+        }
+        delivery
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::iter::once;
+    use std::ops::Range;
     use std::sync::Arc;
 
     use tokio::task::{JoinSet, yield_now};
@@ -101,7 +116,7 @@ mod tests {
 
     /// Workers that note what they take in the common list; each waits there for a word before it goes on.
     struct Workers {
-        waiting: Arc<Waiting<usize>>,
+        waiting: Arc<Waiting<Range<usize>>>,
         taken: Arc<Mutex<Vec<usize>>>,
         go_on: Arc<tokio::sync::Semaphore>,
         tasks: JoinSet<()>,
@@ -142,9 +157,9 @@ mod tests {
     async fn all_workers_work_if_there_is_enough_and_the_rest_waits_in_order() {
         let workers = Workers::start(3);
         assert!(workers.taken().await.is_empty());
-        workers.waiting.put(0..5);
+        workers.waiting.put([0..2, 2..2, 2..3, 3..4, 4..5]);
         assert_eq!(workers.taken().await, [0, 1, 2]);
-        workers.waiting.retain(|number| *number != 3);
+        workers.waiting.retain(|numbers| numbers.start != 3);
         workers.go_on.add_permits(1);
         assert_eq!(workers.taken().await, [0, 1, 2, 4]);
     }
@@ -165,7 +180,7 @@ mod tests {
         }
         for _ in 0..10 {
             yield_now().await;
-            waiting.put(0..32);
+            waiting.put(once(0..32));
         }
         for _ in 0..10 {
             yield_now().await;
@@ -183,10 +198,10 @@ mod tests {
     #[tokio::test]
     async fn a_close_ends_all_workers_and_forgets_what_waits() {
         let mut workers = Workers::start(3);
-        workers.waiting.put(0..4);
+        workers.waiting.put(once(0..4));
         assert_eq!(workers.taken().await, [0, 1, 2]);
         workers.waiting.close();
-        workers.waiting.put([5]);
+        workers.waiting.put(once(5..6));
         workers.go_on.add_permits(9);
         while workers.tasks.join_next().await.is_some() {}
         assert_eq!(workers.taken().await, [0, 1, 2]);
