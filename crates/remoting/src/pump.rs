@@ -96,8 +96,8 @@ impl Default for Limits {
 
 /// Bytes that one read can bring.
 const READ_BYTES: usize = 256 * 1024;
-/// Answers to requests of ours that are always handed over at once.
-const ROUND_ANSWERS_MIN: usize = 16;
+/// Answers to requests of ours that are handed over at once, however few are waited for: each hand-over costs a write.
+const ROUND_ANSWERS_MIN: usize = 4;
 /// Buffers above this are not kept while a connection is quiet.
 const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
