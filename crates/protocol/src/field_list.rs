@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::header::{Fields, HeaderError};
+use crate::header::{FieldOut, Fields, HeaderError};
 
 /// Room for the fields of a common request or answer.
 const TEXT_BYTES: usize = 256;
@@ -39,6 +39,16 @@ impl FieldText for bool {
     }
 }
 
+impl FieldText for FieldOut<'_> {
+    fn append_to(&self, text: &mut String) {
+        match self {
+            Self::Text(value) => value.append_to(text),
+            Self::Number(value) => value.append_to(text),
+            Self::Boolean(value) => value.append_to(text),
+        }
+    }
+}
+
 impl<T: FieldText + ?Sized> FieldText for &T {
     fn append_to(&self, text: &mut String) {
         (**self).append_to(text);
@@ -71,7 +81,10 @@ impl FieldList {
     pub(crate) fn read(fields: &Fields<'_>) -> Result<Self, HeaderError> {
         let mut list = Self::default();
         for (name, value) in fields.iter() {
-            list.push(&String::from_utf8_lossy(name), value.text()?);
+            match std::str::from_utf8(name) {
+                Ok(name) => list.push(name, value.text()?),
+                Err(_) => list.push(&String::from_utf8_lossy(name), value.text()?),
+            }
         }
         Ok(list)
     }

@@ -199,23 +199,26 @@ impl Connection {
         command: &RemotingCommand,
         timeout: Duration,
     ) -> Result<RemotingCommand, InvokeError> {
-        self.invoke_since(command, Instant::now(), timeout).await
+        let write = |opaque, encoding, out: &mut Vec<u8>| command.encode_as(opaque, 0, encoding, out);
+        self.invoke_with(write, Instant::now(), timeout).await
     }
 
-    /// As [`invoke_ref`](Self::invoke_ref), when the time has been running since `started`.
-    pub async fn invoke_since(
+    /// As [`invoke`](Self::invoke), for a request that `write` appends as a whole frame with this `opaque`, when the time has been
+    /// running since `started`.
+    pub async fn invoke_with(
         &self,
-        command: &RemotingCommand,
+        write: impl FnOnce(i32, HeaderEncoding, &mut Vec<u8>),
         started: Instant,
         timeout: Duration,
     ) -> Result<RemotingCommand, InvokeError> {
         let peer = || self.peer.to_string();
         let opaque = self.next_opaque.fetch_add(1, Ordering::Relaxed);
         let mut call = PendingCall { connection: self, opaque, is_known: false };
+        let mut write = Some(write);
         let outcome = poll_fn(|context| {
-            if call.is_known {
+            let Some(write) = write.take() else {
                 return self.outstanding.poll(opaque, context.waker()).map(Ok);
-            }
+            };
             call.is_known =
                 self.outstanding.begin(opaque, started + timeout, context.waker(), self.outstanding_max);
             if !call.is_known {
@@ -225,7 +228,7 @@ impl Connection {
             if self.is_closed() {
                 return Poll::Ready(Err(InvokeError::Closed { peer: peer() }));
             }
-            self.send_with(|out| command.encode_as(opaque, 0, self.encoding, out));
+            self.send_with(|out| write(opaque, self.encoding, out));
             Poll::Pending
         });
         let outcome = outcome.await?;

@@ -10,7 +10,7 @@ mod name_servers;
 pub(crate) mod route;
 mod routes;
 mod signing;
-mod transport;
+pub(crate) mod transport;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -15,6 +15,9 @@ use super::broker_requests::BrokerRequests;
 use super::signing::Credentials;
 use crate::error::{Destination, Error};
 
+/// What every request of this client says it is written in.
+pub(crate) const LANGUAGE: Language = Language::RUST;
+
 /// Requests that may wait for an answer of one broker: pipelining producers have many.
 const OUTSTANDING_MAX: usize = 65_535;
 
@@ -61,23 +64,25 @@ impl Transport {
         timeout: Duration,
     ) -> Result<RemotingCommand, Error> {
         let command = self.prepare(command);
-        self.call_prepared(to, &command, Instant::now(), timeout).await
+        let write = |opaque, encoding, out: &mut Vec<u8>| command.encode_as(opaque, 0, encoding, out);
+        self.call_with(to, request::name(command.code), write, Instant::now(), timeout).await
     }
 
-    /// As [`call`](Self::call) for a [prepared](Self::prepare) request, when the time has been running since `started`.
-    pub(crate) async fn call_prepared(
+    /// As [`call`](Self::call) for a request that `write` appends to the connection's bytes with this `opaque`, perhaps twice, when
+    /// the time has been running since `started`. It must have what every request of this client has.
+    pub(crate) async fn call_with(
         &self,
         to: Destination<'_>,
-        command: &RemotingCommand,
+        name: &'static str,
+        write: impl Fn(i32, HeaderEncoding, &mut Vec<u8>),
         started: Instant,
         timeout: Duration,
     ) -> Result<RemotingCommand, Error> {
-        let name = request::name(command.code);
         let mut sent_away = false;
         loop {
             let connected = self.connection(to.address, started + timeout).await;
             let connection = connected.map_err(|error| to.remoting(name, error))?;
-            match connection.invoke_since(command, started, timeout).await {
+            match connection.invoke_with(&write, started, timeout).await {
                 // The server shuts down and says so: whoever listens there now gets the request.
                 Ok(answer) if answer.code == response::GO_AWAY && !sent_away => {
                     connection.retire();
@@ -147,9 +152,15 @@ impl Transport {
         }
     }
 
+    /// Whether requests of this client are like those of any other, but for the [`LANGUAGE`].
+    pub(crate) fn is_plain(&self) -> bool {
+        let RequestIdentity { stream, namespace, credentials } = &self.identity;
+        !stream && namespace.is_none() && credentials.is_none()
+    }
+
     /// Adds to a request what every request of this client has.
     pub(crate) fn prepare(&self, mut command: RemotingCommand) -> RemotingCommand {
-        command.language = Some(Language::RUST);
+        command.language = Some(LANGUAGE);
         let identity = &self.identity;
         if let Some(namespace) = &identity.namespace {
             command = command.with("nsd", true).with("ns", namespace);

@@ -6,12 +6,16 @@ use bytes::Bytes;
 use ferromq_protocol::body::MessageQueue;
 use ferromq_protocol::code::request;
 use ferromq_protocol::command::RemotingCommand;
+use ferromq_protocol::frame::{self, HeaderEncoding};
+use ferromq_protocol::header::{FieldOut, Head, begin_frame};
 use ferromq_protocol::message::sysflag;
 use ferromq_protocol::names::RETRY_PREFIX;
+use ferromq_protocol::version;
 
 use super::ProducerCore;
 use super::reply::REPLY;
 use crate::error::Error;
+use crate::instance::transport::LANGUAGE;
 use crate::message::properties as names;
 use crate::message::{Message, batch};
 use crate::trace::Subject;
@@ -106,37 +110,80 @@ impl Outgoing {
         self.batch_ids.as_deref().or_else(|| self.message.get_property(names::UNIQ_KEY)).unwrap_or_default()
     }
 
-    /// The request that stores it in a queue.
-    pub(super) fn request(&self, core: &ProducerCore, queue: &MessageQueue, broker: &str) -> RemotingCommand {
-        let message = &self.message;
-        let is_batch = self.batch_ids.is_some();
-        let code = if is_batch {
+    /// Code of the request that stores it.
+    pub(super) fn code(&self) -> i32 {
+        if self.batch_ids.is_some() {
             request::SEND_BATCH_MESSAGE
-        } else if message.get_property(names::MESSAGE_TYPE) == Some(REPLY) {
+        } else if self.message.get_property(names::MESSAGE_TYPE) == Some(REPLY) {
             request::SEND_REPLY_MESSAGE_V2
         } else {
             request::SEND_MESSAGE_V2
+        }
+    }
+
+    /// The request that stores it in a queue.
+    pub(super) fn request(&self, core: &ProducerCore, queue: &MessageQueue, broker: &str) -> RemotingCommand {
+        let properties = self.message.properties.text();
+        let mut command = RemotingCommand::request(self.code()).with_body(self.body.clone());
+        command.fields = Some(self.fields(core, queue, broker, &properties).collect());
+        command
+    }
+
+    /// Appends the same request as a whole frame, for clients whose requests need nothing more.
+    pub(super) fn write(
+        &self,
+        core: &ProducerCore,
+        queue: &MessageQueue,
+        broker: &str,
+        (opaque, encoding): (i32, HeaderEncoding),
+        out: &mut Vec<u8>,
+    ) {
+        let head = Head {
+            code: self.code(),
+            opaque,
+            flag: 0,
+            language: LANGUAGE,
+            version: version::CURRENT,
+            remark: None,
         };
-        let born_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+        let properties = self.message.properties.text();
+        let fields = self.fields(core, queue, broker, &properties);
+        let (start, header_end) = begin_frame(out, encoding, &head, Some(fields));
+        out.extend_from_slice(&self.body);
+        frame::finish(out, start, header_end, encoding);
+    }
+
+    fn fields<'a>(
+        &'a self,
+        core: &'a ProducerCore,
+        queue: &MessageQueue,
+        broker: &'a str,
+        properties: &'a str,
+    ) -> impl Iterator<Item = (&'a str, FieldOut<'a>)> {
+        use FieldOut::{Boolean, Number, Text};
+        let (message, settings) = (&self.message, &core.settings);
+        let born_ms =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
         // A retry tells its counts in the header; brokers leave the properties of that name alone.
         let is_retry = message.topic.starts_with(RETRY_PREFIX);
         let count = |name| message.get_property(name).filter(|_| is_retry);
-        RemotingCommand::request(code)
-            .with("a", &core.group)
-            .with("b", &message.topic)
-            .with("c", &core.settings.create_topic_key)
-            .with("d", core.settings.default_topic_queue_nums)
-            .with("e", queue.queue_id)
-            .with("f", self.sys_flag)
-            .with("g", born_ms)
-            .with("h", message.flag)
-            .with("i", message.properties.text())
-            .with("j", count(names::RECONSUME_TIME).unwrap_or("0"))
-            .with("k", core.settings.unit_mode)
-            .with_some("l", count(names::MAX_RECONSUME_TIMES))
-            .with("m", is_batch)
-            .with("n", broker)
-            .with_body(self.body.clone())
+        let fields = [
+            Some(("a", Text(&core.group))),
+            Some(("b", Text(&message.topic))),
+            Some(("c", Text(&settings.create_topic_key))),
+            Some(("d", Number(settings.default_topic_queue_nums.into()))),
+            Some(("e", Number(queue.queue_id.into()))),
+            Some(("f", Number(self.sys_flag.into()))),
+            Some(("g", Number(born_ms))),
+            Some(("h", Number(message.flag.into()))),
+            Some(("i", Text(properties))),
+            Some(("j", Text(count(names::RECONSUME_TIME).unwrap_or("0")))),
+            Some(("k", Boolean(settings.unit_mode))),
+            count(names::MAX_RECONSUME_TIMES).map(|max| ("l", Text(max))),
+            Some(("m", Boolean(self.batch_ids.is_some()))),
+            Some(("n", Text(broker))),
+        ];
+        fields.into_iter().flatten()
     }
 }
 

@@ -206,12 +206,16 @@ impl ProducerCore {
     ) -> Result<SendResult, Error> {
         let (broker, address) = self.address(route, queue).await?;
         let to = Destination { broker: &broker, address: &address, topic: &outgoing.message.topic };
-        let request = outgoing.request(self, queue, &broker);
-        let name = request::name(request.code);
+        let name = request::name(outgoing.code());
         let traced = self.trace.as_ref().map(|trace| (trace, Instant::now()));
         let transport = &self.instance.transport;
-        let request = transport.prepare(request);
-        let answer = transport.call_prepared(to, &request, limit.since, limit.timeout).await?;
+        let command =
+            (!transport.is_plain()).then(|| transport.prepare(outgoing.request(self, queue, &broker)));
+        let write = |opaque, encoding, out: &mut Vec<u8>| match &command {
+            Some(command) => command.encode_as(opaque, 0, encoding, out),
+            None => outgoing.write(self, queue, &broker, (opaque, encoding), out),
+        };
+        let answer = transport.call_with(to, name, write, limit.since, limit.timeout).await?;
         let result = SendResult::read(&to, name, &answer, queue, outgoing.unique_ids())?;
         if let Some((trace, started)) = traced {
             trace.sent(&outgoing.subjects, &address, started.elapsed(), &result);
