@@ -190,15 +190,6 @@ impl Connection {
         command: RemotingCommand,
         timeout: Duration,
     ) -> Result<RemotingCommand, InvokeError> {
-        self.invoke_ref(&command, timeout).await
-    }
-
-    /// As [`invoke`](Self::invoke), for a request that may have to be sent again.
-    pub async fn invoke_ref(
-        &self,
-        command: &RemotingCommand,
-        timeout: Duration,
-    ) -> Result<RemotingCommand, InvokeError> {
         let write = |opaque, encoding, out: &mut Vec<u8>| command.encode_as(opaque, 0, encoding, out);
         self.invoke_with(write, Instant::now(), timeout).await
     }
