@@ -27,6 +27,7 @@ pub struct AppendBatch {
     /// Encoded records, back to back.
     pub(crate) scratch: Vec<u8>,
     pub(crate) entries: Vec<Entry>,
+    pub(crate) queues: Queues,
     pub(crate) outcomes: Vec<Outcome>,
     /// The record that is just being completed, see [`Late`].
     pub(crate) completed: Vec<u8>,
@@ -37,7 +38,8 @@ pub struct AppendBatch {
 
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) queue: Arc<ConsumeQueue>,
+    /// Which of the batch's [`Queues`].
+    pub(crate) queue: u32,
     pub(crate) size: u32,
     /// Queue offsets that it takes.
     pub(crate) messages: u32,
@@ -77,6 +79,7 @@ impl AppendBatch {
         AppendBatch {
             scratch: Vec::new(),
             entries: Vec::new(),
+            queues: Queues::default(),
             outcomes: Vec::new(),
             completed: Vec::new(),
             crc_property,
@@ -86,8 +89,14 @@ impl AppendBatch {
     }
 
     /// Adds one message. On an error the batch is unchanged.
+    #[inline]
     pub fn push(&mut self, queue: &Arc<ConsumeQueue>, record: &RecordFields<'_>) -> Result<(), PushError> {
-        self.push_group(queue, std::iter::once(*record)).map(|_| ())
+        let place = self.queues.place(queue);
+        let mut group_size = 0;
+        let before = self.scratch.len();
+        self.encode(queue, place, record, &mut group_size)
+            .inspect_err(|_| self.scratch.truncate(before))
+            .map(|entry| self.entries.push(Entry { group_size, ..entry }))
     }
 
     /// Adds the messages of a traditional batch: consecutive queue offsets, one log file
@@ -98,52 +107,57 @@ impl AppendBatch {
         records: impl IntoIterator<Item = RecordFields<'a>>,
     ) -> Result<usize, PushError> {
         let (scratch_before, entries_before) = (self.scratch.len(), self.entries.len());
-        let result = self.encode_group(queue, records);
-        if result.is_err() {
-            self.scratch.truncate(scratch_before);
-            self.entries.truncate(entries_before);
-            return result;
-        }
+        let place = self.queues.place(queue);
         let mut group_size = 0;
-        for entry in self.entries[entries_before..].iter_mut().rev() {
-            group_size += entry.size + entry.late.as_ref().map_or(0, |late| late.growth_max() as u32);
-            entry.group_size = group_size;
+        for record in records {
+            match self.encode(queue, place, &record, &mut group_size) {
+                Ok(entry) => self.entries.push(entry),
+                Err(error) => {
+                    self.scratch.truncate(scratch_before);
+                    self.entries.truncate(entries_before);
+                    return Err(error);
+                }
+            }
         }
-        result
+        let group = &mut self.entries[entries_before..];
+        for entry in group.iter_mut() {
+            let behind = entry.group_size;
+            entry.group_size = group_size - behind;
+        }
+        Ok(group.len())
     }
 
-    fn encode_group<'a>(
+    /// Encodes one more message of a group. `group_size` is the size of those before it, and then includes it; the entry has the
+    /// former.
+    #[inline]
+    fn encode(
         &mut self,
-        queue: &Arc<ConsumeQueue>,
-        records: impl IntoIterator<Item = RecordFields<'a>>,
-    ) -> Result<usize, PushError> {
-        let start = self.scratch.len();
-        let mut count = 0;
-        let mut growth = 0;
-        for record in records {
-            debug_assert_eq!((record.topic, record.queue_id), (queue.topic(), queue.queue_id()));
-            let late = Late::of(&record, self.light_queues.as_ref(), self.crc_property)?;
-            let size = if self.crc_property && late.is_none() {
-                record.encode_with_crc_property_into(&mut self.scratch)?
-            } else {
-                record.encode_into(&mut self.scratch)?
-            };
-            growth += late.as_ref().map_or(0, |late| late.growth_max());
-            let len = self.scratch.len() - start + growth;
-            if len > self.record_len_max {
-                return Err(PushError::LargerThanFile { len, max: self.record_len_max });
-            }
-            self.entries.push(Entry {
-                queue: Arc::clone(queue),
-                size: size as u32,
-                messages: late.as_ref().map_or(1, |late| late.messages()),
-                group_size: 0,
-                takes_queue_offset: sysflag::takes_queue_offset(record.sys_flag),
-                late,
-            });
-            count += 1;
+        queue: &ConsumeQueue,
+        place: u32,
+        record: &RecordFields<'_>,
+        group_size: &mut u32,
+    ) -> Result<Entry, PushError> {
+        debug_assert_eq!((record.topic, record.queue_id), (queue.topic(), queue.queue_id()));
+        let late = Late::of(record, self.light_queues.as_ref(), self.crc_property)?;
+        let size = if self.crc_property && late.is_none() {
+            record.encode_with_crc_property_into(&mut self.scratch)?
+        } else {
+            record.encode_into(&mut self.scratch)?
+        };
+        let before = *group_size;
+        let len = before as usize + size + late.as_ref().map_or(0, |late| late.growth_max());
+        if len > self.record_len_max {
+            return Err(PushError::LargerThanFile { len, max: self.record_len_max });
         }
-        Ok(count)
+        *group_size = len as u32;
+        Ok(Entry {
+            queue: place,
+            size: size as u32,
+            messages: late.as_ref().map_or(1, |late| late.messages()),
+            group_size: before,
+            takes_queue_offset: sysflag::takes_queue_offset(record.sys_flag),
+            late,
+        })
     }
 
     /// Number of records pushed.
@@ -174,8 +188,43 @@ impl AppendBatch {
         self.scratch.clear();
         self.scratch.shrink_to(KEPT);
         self.entries.clear();
+        self.queues.forget_many();
         self.outcomes.clear();
         self.completed.clear();
         self.completed.shrink_to(KEPT);
+    }
+}
+
+/// The queues that a batch's records go to. A reference for each record would be counted up by this thread and down by that one, and the
+/// count lies where the dispatcher works too. So they are kept, a few also from one batch to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    all: Vec<Arc<ConsumeQueue>>,
+    /// Where the last queue of such a number lies in `all`.
+    places: [u32; Self::KEPT],
+}
+
+impl Queues {
+    const KEPT: usize = 32;
+
+    fn place(&mut self, queue: &Arc<ConsumeQueue>) -> u32 {
+        let place = &mut self.places[queue.number() as usize % Self::KEPT];
+        if self.all.get(*place as usize).is_none_or(|known| !Arc::ptr_eq(known, queue)) {
+            *place = self.all.len() as u32;
+            self.all.push(Arc::clone(queue));
+        }
+        *place
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, place: u32) -> &ConsumeQueue {
+        &self.all[place as usize]
+    }
+
+    fn forget_many(&mut self) {
+        if self.all.len() > Self::KEPT {
+            self.all.clear();
+            self.all.shrink_to(Self::KEPT);
+        }
     }
 }

@@ -100,17 +100,21 @@ impl CommitLog {
         self.locked_since_ms.store(now, Ordering::Relaxed);
         let mut watched = false;
         let mut result = Ok(());
-        let mut from = 0;
         if self.is_following() {
             let end = appender.end();
             self.locked_since_ms.store(0, Ordering::Relaxed);
             return Appended { end, watched, result: Err(AppendError::Follower) };
         }
+        // Records are completed one by one and copied many at a time. In the batch's bytes, how far both are:
+        let (mut from, mut copied) = (0, 0);
         for entry in &batch.entries {
-            let rest = appender.segment.size() - appender.position;
-            if entry.group_size as usize + BLANK_LEN_MIN > rest as usize
-                && let Err(error) = self.roll(&mut appender)
-            {
+            let waiting = from - copied;
+            let crosses = entry.group_size as usize + BLANK_LEN_MIN > appender.rest() as usize - waiting;
+            if crosses || entry.late.is_some() {
+                appender.put(&mut batch.scratch[copied..from], &batch.outcomes);
+                copied = from;
+            }
+            if crosses && let Err(error) = self.roll(&mut appender) {
                 result = Err(error);
                 break;
             }
@@ -118,9 +122,10 @@ impl CommitLog {
                 result = Err(AppendError::Shutdown);
                 break;
             }
-            let physical_offset = appender.end();
+            let queue = batch.queues.get(entry.queue);
+            let physical_offset = appender.end() + (from - copied) as u64;
             let queue_offset = match entry.takes_queue_offset {
-                true => entry.queue.take_offsets(entry.messages),
+                true => queue.take_offsets(entry.messages),
                 false => 0,
             };
             let mut record = &mut batch.scratch[from..from + entry.size as usize];
@@ -133,16 +138,20 @@ impl CommitLog {
             if batch.crc_property {
                 seal_crc_property(record);
             }
-            appender.put(record);
             batch.outcomes.push(Outcome {
                 queue_offset,
                 physical_offset,
                 size: record.len() as u32,
                 store_timestamp: now,
             });
-            watched |= entry.queue.is_watched();
+            watched |= queue.is_watched();
             from += entry.size as usize;
+            if entry.late.is_some() {
+                appender.put(&mut batch.completed, &batch.outcomes);
+                copied = from;
+            }
         }
+        appender.put(&mut batch.scratch[copied..from], &batch.outcomes);
         let end = appender.end();
         if !batch.outcomes.is_empty() {
             self.last_timestamp.store(now, Ordering::Relaxed);
@@ -164,7 +173,7 @@ impl CommitLog {
     /// Closes the present file and goes on in the next one.
     fn roll(&self, appender: &mut Appender) -> Result<(), AppendError> {
         let next = self.ahead.take(appender.segment.end())?;
-        let rest = appender.segment.size() - appender.position;
+        let rest = appender.rest();
         if rest as usize >= BLANK_LEN_MIN {
             appender.segment.mapped().write(appender.position, &encode_blank(rest));
         }
@@ -323,9 +332,18 @@ impl Appender {
         self.segment.base() + u64::from(self.position)
     }
 
-    fn put(&mut self, record: &[u8]) {
-        self.segment.mapped().write_size_last(self.position, record);
-        self.position += record.len() as u32;
+    /// Bytes that the file has left.
+    fn rest(&self) -> u32 {
+        self.segment.size() - self.position
+    }
+
+    /// Copies complete records to the end of the log. They are the last of those with an outcome.
+    fn put(&mut self, records: &mut [u8], outcomes: &[Outcome]) {
+        let end = self.end();
+        let first = outcomes.partition_point(|outcome| outcome.physical_offset < end);
+        let sizes = outcomes[first..].iter().map(|outcome| outcome.size);
+        self.segment.mapped().write_sizes_last(self.position, records, sizes);
+        self.position += records.len() as u32;
     }
 }
 

@@ -416,8 +416,10 @@ impl Dispatcher {
             let position = self.position;
             match entry_at(&segment, position, target) {
                 Entry::Record(record) if record.physical_offset() == position => {
-                    self.dispatch(&record, &segment, following);
+                    // Records that follow each other are often of one length, and the memory is what this waits for most.
                     self.position = position + record.size() as u64;
+                    segment.prefetch_record(self.position, record.size());
+                    self.dispatch(&record, &segment, following);
                 }
                 Entry::Blank if segment.end() <= target => self.position = segment.end(),
                 Entry::Blank => break,

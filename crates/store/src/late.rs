@@ -43,7 +43,19 @@ enum Addition {
 
 impl Late {
     /// What the log has to add to a record; `light_queues` are all queues if light queues are in use (`enableLmq`).
+    #[inline]
     pub(crate) fn of(
+        record: &RecordFields<'_>,
+        light_queues: Option<&Arc<ConsumeQueues>>,
+        crc_property: bool,
+    ) -> Result<Option<Box<Late>>, PushError> {
+        if record.sys_flag & sysflag::INNER_BATCH == 0 && light_queues.is_none() {
+            return Ok(None);
+        }
+        Self::of_any(record, light_queues, crc_property)
+    }
+
+    fn of_any(
         record: &RecordFields<'_>,
         light_queues: Option<&Arc<ConsumeQueues>>,
         crc_property: bool,

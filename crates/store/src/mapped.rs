@@ -15,12 +15,14 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, compiler_fence};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
 /// Memory page; residency and faults are counted in it.
 pub(crate) const PAGE: usize = 4096;
+/// What the processor maps at once, if the system brings in that much at once.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// A file of fixed length, mapped for reading and writing.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(crate) struct MappedFile {
     path: PathBuf,
     file: File,
     map: MmapRaw,
+    /// Some of its pages may be huge.
+    has_huge_pages: AtomicBool,
 }
 
 impl MappedFile {
@@ -37,7 +41,7 @@ impl MappedFile {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than its mapping"));
         }
         let map = MmapOptions::new().len(size as usize).map_raw(&file)?;
-        Ok(MappedFile { path: path.to_path_buf(), file, map })
+        Ok(MappedFile { path: path.to_path_buf(), file, map, has_huge_pages: AtomicBool::new(false) })
     }
 
     /// Maps the first `size` bytes of `file` for reading only: nothing must be written to the mapping. For a store that is
@@ -47,7 +51,7 @@ impl MappedFile {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than its mapping"));
         }
         let map = MmapOptions::new().len(size as usize).map_raw_read_only(&file)?;
-        Ok(MappedFile { path: path.to_path_buf(), file, map })
+        Ok(MappedFile { path: path.to_path_buf(), file, map, has_huge_pages: AtomicBool::new(false) })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -93,16 +97,48 @@ impl MappedFile {
         }
     }
 
-    /// As [`write`](Self::write), for something that begins with its length in four bytes, which are copied last. A copy goes in
-    /// no particular order, and the process may be killed in the middle of it: what then has a length is whole, and nothing
-    /// lies behind what has none.
+    /// As [`write`](Self::write), for things that lie back to back, each of which begins with its length in four bytes. All else is
+    /// copied first, then the lengths one after the other. A copy goes in no particular order, and the process may be
+    /// killed in the middle of it: what then has a length is whole, and nothing lies behind what has none. The lengths in
+    /// `bytes` are gone afterwards.
     #[inline]
-    pub(crate) fn write_size_last(&self, position: u32, bytes: &[u8]) {
-        let (size, rest) = bytes.split_at(4);
-        self.write(position + 4, rest);
+    pub(crate) fn write_sizes_last(
+        &self,
+        position: u32,
+        bytes: &mut [u8],
+        sizes: impl Iterator<Item = u32> + Clone,
+    ) {
+        let mut at = 0;
+        for size in sizes.clone() {
+            bytes[at..at + 4].fill(0);
+            at += size as usize;
+        }
+        debug_assert_eq!(at, bytes.len());
+        self.write(position, bytes);
+        let mut at = position;
+        for size in sizes {
+            compiler_fence(Ordering::SeqCst);
+            self.write(at, &size.to_be_bytes());
+            at += size;
+        }
         compiler_fence(Ordering::SeqCst);
-        self.write(position, size);
-        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Lets the processor begin to fetch bytes that are read soon. Whatever is not in the file is left out.
+    #[inline]
+    pub(crate) fn prefetch(&self, position: usize, len: usize) {
+        const LINE: usize = 64;
+        let end = position.saturating_add(len).min(self.map.len());
+        for line in (position..end).step_by(LINE) {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: inside of the mapping. A hint: nothing is read as far as the program can tell, and no page is faulted in.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(self.map.as_ptr().add(line).cast());
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = line;
+        }
     }
 
     #[inline]
@@ -217,6 +253,7 @@ impl MappedFile {
 
     /// Writes dirty pages of the range to the disk. What the file system has to note about them may not be durable yet.
     pub(crate) fn write_back(&self, position: u32, len: u32) -> io::Result<()> {
+        self.unmap_pages(position, len);
         let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
             | libc::SYNC_FILE_RANGE_WRITE
             | libc::SYNC_FILE_RANGE_WAIT_AFTER;
@@ -239,6 +276,28 @@ impl MappedFile {
     pub(crate) fn expect_order(&self, in_order: bool) {
         // Advice only: failing changes nothing but speed.
         let _ = self.map.advise(if in_order { Advice::Normal } else { Advice::Random });
+    }
+
+    /// Asks the system to bring in [huge pages](HUGE_PAGE) from `position` on, or (`None`) no longer. One takes as long as a few small
+    /// ones, to fault in as well as to write, but one changed byte makes all of it dirty. Systems that have none for the
+    /// log's file system go on with small ones.
+    pub(crate) fn expect_huge_pages(&self, position: Option<u32>) {
+        // Advice only: failing changes nothing but speed.
+        let _ = match position {
+            Some(position) => {
+                self.has_huge_pages.store(true, Ordering::Relaxed);
+                let start = (position as usize).min(self.map.len()) / HUGE_PAGE * HUGE_PAGE;
+                self.map.advise_range(Advice::HugePage, start, self.map.len() - start)
+            }
+            None => self.map.advise(Advice::NoHugePage),
+        };
+    }
+
+    /// Largest unit in which the system takes pages of this file to write them (and protects them meanwhile).
+    pub(crate) fn page_group(&self) -> u64 {
+        /// What the system makes of small pages that follow each other.
+        const FOLIO: u64 = 256 << 10;
+        if self.has_huge_pages.load(Ordering::Relaxed) { HUGE_PAGE as u64 } else { FOLIO }
     }
 
     /// Brings the pages of the range into memory for reading, without making them dirty.

@@ -39,10 +39,28 @@ pub fn java_string_hash(text: &str) -> i32 {
 
 /// Continues a [`java_string_hash`] with more text, so that a joined string (`topic#key`) need not be built.
 pub fn java_string_hash_onto(hash: i32, text: &str) -> i32 {
-    if text.is_ascii() {
-        return text.bytes().fold(hash, |h, b| h.wrapping_mul(31).wrapping_add(i32::from(b)));
+    const BASE: i32 = 31;
+    let put = |hash: i32, unit: u16| hash.wrapping_mul(BASE).wrapping_add(i32::from(unit));
+    if !text.is_ascii() {
+        return text.encode_utf16().fold(hash, put);
     }
-    text.encode_utf16().fold(hash, |h, unit| h.wrapping_mul(31).wrapping_add(i32::from(unit)))
+    // Eight characters at once, whose products need not wait for each other.
+    const POWERS: [i32; 8] = {
+        let mut powers = [1i32; 8];
+        let mut at = 7;
+        while at > 0 {
+            powers[at - 1] = powers[at].wrapping_mul(BASE);
+            at -= 1;
+        }
+        powers
+    };
+    let (eights, rest) = text.as_bytes().as_chunks::<8>();
+    let hash = eights.iter().fold(hash, |hash, eight| {
+        let products = eight.iter().zip(POWERS).map(|(byte, power)| i32::from(*byte).wrapping_mul(power));
+        let sum = products.fold(0i32, i32::wrapping_add);
+        hash.wrapping_mul(POWERS[0].wrapping_mul(BASE)).wrapping_add(sum)
+    });
+    rest.iter().fold(hash, |hash, byte| put(hash, u16::from(*byte)))
 }
 
 /// The tags code of a message: the hash of its whole `TAGS` value, sign-extended; 0 without tags.

@@ -160,24 +160,25 @@ impl RecordFields<'_> {
             sys_flag |= sysflag::STORE_HOST_V6;
         }
 
-        // The fixed front is put together on the stack: one bounds check instead of one per field.
-        let mut head = [0u8; 48];
-        head[0..4].copy_from_slice(&total_size.to_be_bytes());
-        head[4..8].copy_from_slice(&(if self.is_v2() { MAGIC_V2 } else { MAGIC_V1 }).to_be_bytes());
-        head[8..12].copy_from_slice(&crc32(self.body).to_be_bytes());
-        head[12..16].copy_from_slice(&self.queue_id.to_be_bytes());
-        head[16..20].copy_from_slice(&self.flag.to_be_bytes());
-        head[SYS_FLAG_AT..40].copy_from_slice(&sys_flag.to_be_bytes());
-        head[40..48].copy_from_slice(&self.born_timestamp.to_be_bytes());
-        out.extend_from_slice(&head);
-        put_host(out, self.born_host);
-        out.extend_from_slice(&[0; 8]);
-        put_host(out, self.store_host);
-        let mut middle = [0u8; 16];
-        middle[0..4].copy_from_slice(&self.reconsume_times.to_be_bytes());
-        middle[4..12].copy_from_slice(&self.prepared_transaction_offset.to_be_bytes());
-        middle[12..16].copy_from_slice(&(self.body.len() as u32).to_be_bytes());
-        out.extend_from_slice(&middle);
+        // What lies in front of the body is put together on the stack: one copy instead of one for each field.
+        let mut head = Head { bytes: [0; HEAD_LEN_MAX], len: 0 };
+        head.put(&total_size.to_be_bytes());
+        head.put(&(if self.is_v2() { MAGIC_V2 } else { MAGIC_V1 }).to_be_bytes());
+        head.put(&crc32(self.body).to_be_bytes());
+        head.put(&self.queue_id.to_be_bytes());
+        head.put(&self.flag.to_be_bytes());
+        // Queue offset and physical offset.
+        head.put(&[0; 16]);
+        head.put(&sys_flag.to_be_bytes());
+        head.put(&self.born_timestamp.to_be_bytes());
+        head.put_host(self.born_host);
+        // Store time.
+        head.put(&[0; 8]);
+        head.put_host(self.store_host);
+        head.put(&self.reconsume_times.to_be_bytes());
+        head.put(&self.prepared_transaction_offset.to_be_bytes());
+        head.put(&(self.body.len() as u32).to_be_bytes());
+        out.extend_from_slice(&head.bytes[..head.len]);
         out.extend_from_slice(self.body);
         if self.is_v2() {
             out.extend_from_slice(&(self.topic.len() as u16).to_be_bytes());
@@ -295,10 +296,27 @@ const fn host_len(host: SocketAddr) -> usize {
     if host.is_ipv6() { 20 } else { 8 }
 }
 
-fn put_host(out: &mut Vec<u8>, host: SocketAddr) {
-    match host.ip() {
-        IpAddr::V4(ip) => out.extend_from_slice(&ip.octets()),
-        IpAddr::V6(ip) => out.extend_from_slice(&ip.octets()),
+/// Length of what lies in front of the body when both hosts are IPv6.
+const HEAD_LEN_MAX: usize = 112;
+
+struct Head {
+    bytes: [u8; HEAD_LEN_MAX],
+    len: usize,
+}
+
+impl Head {
+    #[inline]
+    fn put(&mut self, field: &[u8]) {
+        self.bytes[self.len..self.len + field.len()].copy_from_slice(field);
+        self.len += field.len();
     }
-    out.extend_from_slice(&u32::from(host.port()).to_be_bytes());
+
+    #[inline]
+    fn put_host(&mut self, host: SocketAddr) {
+        match host.ip() {
+            IpAddr::V4(ip) => self.put(&ip.octets()),
+            IpAddr::V6(ip) => self.put(&ip.octets()),
+        }
+        self.put(&u32::from(host.port()).to_be_bytes());
+    }
 }

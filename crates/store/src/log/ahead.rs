@@ -19,8 +19,9 @@ use crate::error::{AppendError, DiskFull};
 const WINDOW_MIN: u64 = 64 << 10;
 /// The window moves on in so many steps: each is short, so that on a machine with few cores no append waits for one.
 const STEPS: u64 = 16;
-/// From this window on (tens of megabytes a second), pages are brought in as many at once as the system likes: that takes
-/// less time for each page, but keeps a core for many milliseconds at a stretch.
+/// From this window on (tens of megabytes a second), pages are brought in as many at once as the system likes, and huge ones if it
+/// has them: that takes a fraction of the time, but keeps a core for many milliseconds at a stretch, and what is brought in
+/// at once is written at once.
 const BULK_WINDOW: u64 = 8 << 20;
 /// Pages are brought in so many bytes at a time; in between the thread looks whether it should end.
 const POPULATED_AT_ONCE: u64 = 4 << 20;
@@ -267,22 +268,31 @@ impl Ahead {
             let Some(active) = active else { continue };
             // What is brought in at once is written at once: a flush of one message would take megabytes.
             let bulk = window >= BULK_WINDOW && self.demand == Demand::Write;
-            self.prepare(&active, bulk, &mut followed);
-            self.warm(&active, write_position(), window);
+            let position = write_position();
+            self.prepare(&active, position, bulk, &mut followed);
+            self.warm(&active, position, window);
         }
     }
 
-    /// Sets how the system treats faults in `active`, when it is new or that changes.
-    fn prepare(&self, active: &Arc<Segment>, bulk: bool, followed: &mut Option<(Arc<Segment>, bool)>) {
+    /// Sets how the system treats faults in `active` from the log's end at `position` on, when the file is new or that changes.
+    fn prepare(
+        &self,
+        active: &Arc<Segment>,
+        position: u64,
+        bulk: bool,
+        followed: &mut Option<(Arc<Segment>, bool)>,
+    ) {
         let is_new = followed.as_ref().is_none_or(|(segment, _)| !Arc::ptr_eq(segment, active));
         if is_new && let Some((finished, _)) = followed.take() {
             finished.mapped().expect_order(true);
+            finished.mapped().expect_huge_pages(None);
             if self.warmth == Warmth::WholeFiles {
                 finished.mapped().unlock();
             }
         }
         if followed.as_ref().is_none_or(|(_, in_bulk)| *in_bulk != bulk) {
             active.mapped().expect_order(bulk);
+            active.mapped().expect_huge_pages(bulk.then(|| (position.max(active.base()) - active.base()) as u32));
             if self.warmth == Warmth::WholeFiles {
                 self.lock_in_memory(active);
             }
@@ -355,6 +365,7 @@ impl Ahead {
                 }
                 segment.mapped().expect_order(false);
                 if self.warmth == Warmth::WholeFiles {
+                    segment.mapped().expect_huge_pages((self.demand == Demand::Write).then_some(0));
                     self.lock_in_memory(&segment);
                 }
                 state.next = Some(segment);

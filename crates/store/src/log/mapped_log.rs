@@ -182,13 +182,10 @@ impl MappedLog {
     }
 }
 
-/// Largest unit in which the system takes pages of a file to write them (and protects them meanwhile).
-const PAGE_GROUP: u64 = 256 << 10;
-
 /// The end of the last group of pages of a segment that a log which ends at `end` will not come back to.
 fn finished(segment: &Segment, end: u64) -> u64 {
     let end = end.clamp(segment.base(), segment.end());
-    if end == segment.end() { end } else { end - (end - segment.base()) % PAGE_GROUP }
+    if end == segment.end() { end } else { end - (end - segment.base()) % segment.mapped().page_group() }
 }
 
 #[cfg(test)]

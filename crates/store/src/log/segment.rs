@@ -54,6 +54,17 @@ impl Segment {
         self.mapped.bytes(position, len)
     }
 
+    /// Lets the processor fetch what tells about a record at log offset `offset`, if it is `size` bytes long: all but most of its body.
+    #[inline]
+    pub(crate) fn prefetch_record(&self, offset: u64, size: usize) {
+        /// Up to the body, and from its end to that of the properties, as records mostly are.
+        const FRONT: usize = 128;
+        const BACK: usize = 192;
+        let position = (offset - self.base) as usize;
+        self.mapped.prefetch(position, FRONT.min(size));
+        self.mapped.prefetch(position + size.saturating_sub(BACK).max(FRONT), BACK);
+    }
+
     /// Bytes from log offset `from` to log offset `to`, both inside of this file and published.
     pub(crate) fn range(&self, from: u64, to: u64) -> &[u8] {
         debug_assert!(self.base <= from && from <= to && to <= self.end());

@@ -1,6 +1,7 @@
 //! One consume queue (`docs/spec/02-store.md` §6).
 
 use std::io;
+use std::mem::{align_of, offset_of, size_of};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
@@ -24,41 +25,61 @@ const WRITE_UNITS: usize = 8192;
 ///
 /// After a start the offsets come from the list of queues (`queue::list`), and nobody has looked at the queue's files yet.
 /// Whoever wants to read or write them makes sure first that they were checked.
+///
+/// Appenders and the dispatcher change it for every message, on different processors, so what each of them needs lies in a cache line
+/// that the others do not write to: hence the order of the fields.
 #[derive(Debug)]
+#[repr(C)]
 pub struct ConsumeQueue {
+    // Read by all.
     topic: Arc<str>,
+    files: Arc<QueueFiles>,
     queue_id: i32,
     number: u32,
     watchers: AtomicU32,
-    files: Arc<QueueFiles>,
-    /// What the next appended message gets. Changed under the log's append lock.
-    next_offset: AtomicI64,
+    /// The files are known to hold what they should.
+    checked: AtomicBool,
+    _for_the_dispatcher: CacheLine,
     /// Behind the last dispatched unit. Changed by the dispatcher, with the tail locked.
     max_offset: AtomicI64,
     min_offset: AtomicI64,
+    tail: Mutex<Tail>,
+    // For the appenders, behind the end of the tail that is hardly used.
     /// The message at `min_offset` lies at or behind this place of the log.
     min_physical: AtomicU64,
-    /// The files are known to hold what they should.
-    checked: AtomicBool,
-    tail: Mutex<Tail>,
+    /// What the next appended message gets. Changed under the log's append lock.
+    next_offset: AtomicI64,
 }
 
+/// The next field begins a cache line.
 #[derive(Debug, Default)]
+#[repr(align(64))]
+struct CacheLine;
+
+const _: () = {
+    const LINE: usize = align_of::<CacheLine>();
+    assert!(offset_of!(ConsumeQueue, max_offset) == LINE);
+    assert!(offset_of!(ConsumeQueue, tail) + offset_of!(Tail, written) <= 2 * LINE);
+    assert!(offset_of!(ConsumeQueue, next_offset) >= 2 * LINE && size_of::<ConsumeQueue>() == 3 * LINE);
+};
+
+#[derive(Debug, Default)]
+#[repr(C)]
 struct Tail {
-    /// Queue offset of the first unit in `units`.
-    start: i64,
     /// Encoded units `start..max_offset`.
     units: Vec<u8>,
-    /// Units below this queue offset are in the file.
-    written: i64,
-    /// Physical offset in the unit before `written`, if that is known.
-    written_physical: Option<u64>,
+    /// Queue offset of the first unit in `units`.
+    start: i64,
     /// On the list of queues that have something to write.
     listed: bool,
     /// Among the queues that keep units in memory for consumers at the tail.
     kept: bool,
     /// Pushed to since the last sweep of those.
     used: bool,
+    /// Units below this queue offset are in the file.
+    written: i64,
+    /// Physical offset in the unit before `written`, if that is known.
+    written_physical: Option<u64>,
 }
 
 /// What became of a unit that was pushed.
@@ -89,16 +110,17 @@ impl ConsumeQueue {
     pub(super) fn new(topic: Arc<str>, queue_id: i32, number: u32, files: Arc<QueueFiles>) -> Self {
         ConsumeQueue {
             topic,
+            files,
             queue_id,
             number,
             watchers: AtomicU32::new(0),
-            files,
-            next_offset: AtomicI64::new(0),
+            checked: AtomicBool::new(false),
+            _for_the_dispatcher: CacheLine,
             max_offset: AtomicI64::new(0),
             min_offset: AtomicI64::new(0),
-            min_physical: AtomicU64::new(0),
-            checked: AtomicBool::new(false),
             tail: Mutex::default(),
+            min_physical: AtomicU64::new(0),
+            next_offset: AtomicI64::new(0),
         }
     }
 
