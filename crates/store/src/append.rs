@@ -228,3 +228,53 @@ impl Queues {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Store, StoreOptions};
+
+    #[test]
+    fn each_record_gets_an_offset_of_its_own_queue_however_many_there_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(StoreOptions {
+            commit_log_file_size: 1 << 20,
+            index_enabled: false,
+            ..StoreOptions::new(directory.path())
+        })
+        .unwrap();
+        let queues: Vec<_> = (0..100).map(|queue| store.queue("T", queue)).collect();
+        let mut batch = store.new_batch();
+        // Few queues, whose places are kept; then more than there are places for; then few again.
+        for (round, used) in
+            [&queues[..5], &queues[..], &queues[37..39], &queues[..5]].into_iter().enumerate()
+        {
+            for _ in 0..2 {
+                for queue in used {
+                    let host = "127.0.0.1:1".parse().unwrap();
+                    let body = queue.queue_id().to_string();
+                    batch
+                        .push(queue, &RecordFields::new("T", queue.queue_id(), host, body.as_bytes()))
+                        .unwrap();
+                }
+            }
+            let before: Vec<i64> = used.iter().map(|queue| queue.next_offset()).collect();
+            store.append(&mut batch).unwrap();
+            for (number, outcome) in batch.outcomes().iter().enumerate() {
+                let (at, second) = (number % used.len(), number / used.len());
+                assert_eq!(
+                    outcome.queue_offset,
+                    before[at] + second as i64,
+                    "record {number} of round {round}"
+                );
+                let record = store.record_at(outcome.physical_offset).unwrap().unwrap();
+                let view =
+                    ferromq_protocol::message::RecordView::whole(&record, outcome.physical_offset).unwrap();
+                assert_eq!(view.queue_id(), used[at].queue_id());
+            }
+            batch.clear();
+            assert!(batch.queues.all.len() <= Queues::KEPT);
+        }
+        store.shutdown();
+    }
+}

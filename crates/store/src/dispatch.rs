@@ -411,32 +411,10 @@ impl Dispatcher {
         let following = log.is_following();
         let stop = target.min(self.position.saturating_add(ROUND_BYTES));
         self.try_index_again(log);
-        while self.position < stop {
-            let Some(segment) = self.segment_at(log) else { break };
-            let position = self.position;
-            match entry_at(&segment, position, target) {
-                Entry::Record(record) if record.physical_offset() == position => {
-                    // Records that follow each other are often of one length, and the memory is what this waits for most.
-                    self.position = position + record.size() as u64;
-                    segment.prefetch_record(self.position, record.size());
-                    self.dispatch(&record, &segment, following);
-                }
-                Entry::Blank if segment.end() <= target => self.position = segment.end(),
-                Entry::Blank => break,
-                Entry::Bad(error) if partly && is_begin(&error, &segment, position) => break,
-                entry => {
-                    // We wrote these bytes; if they are wrong now, the memory or the file was tampered with.
-                    let reason = match entry {
-                        Entry::Bad(error) => error.to_string(),
-                        _ => "it says that it lies elsewhere".to_owned(),
-                    };
-                    let next =
-                        crate::recovery::find_whole(&segment, position + 1, target).unwrap_or(segment.end());
-                    tracing::error!(file = %segment.path().display(), offset = position, next, reason, "damaged record skipped in dispatch");
-                    self.position = next.min(target);
-                }
-            }
-        }
+        while self.position < stop
+            && let Some(segment) = self.segment_at(log)
+            && self.round_in(&segment, stop, target, partly, following)
+        {}
         if following {
             log.set_last_timestamp(self.last_timestamp);
         }
@@ -447,6 +425,43 @@ impl Dispatcher {
             }
             self.arrivals.clear();
         }
+    }
+
+    /// The part of a round that lies in one file. Says whether there can be more.
+    fn round_in(
+        &mut self,
+        segment: &Arc<Segment>,
+        stop: u64,
+        target: u64,
+        partly: bool,
+        following: bool,
+    ) -> bool {
+        while self.position < stop.min(segment.end()) {
+            let position = self.position;
+            match entry_at(segment, position, target) {
+                Entry::Record(record) if record.physical_offset() == position => {
+                    self.position = position + record.size() as u64;
+                    // Records that follow each other are often of one length, and it is the memory that this waits for most.
+                    segment.prefetch_record(self.position, record.size());
+                    self.dispatch(&record, segment, following);
+                }
+                Entry::Blank if segment.end() <= target => self.position = segment.end(),
+                Entry::Blank => return false,
+                Entry::Bad(error) if partly && is_begin(&error, segment, position) => return false,
+                entry => {
+                    // We wrote these bytes; if they are wrong now, the memory or the file was tampered with.
+                    let reason = match entry {
+                        Entry::Bad(error) => error.to_string(),
+                        _ => "it says that it lies elsewhere".to_owned(),
+                    };
+                    let next =
+                        crate::recovery::find_whole(segment, position + 1, target).unwrap_or(segment.end());
+                    tracing::error!(file = %segment.path().display(), offset = position, next, reason, "damaged record skipped in dispatch");
+                    self.position = next.min(target);
+                }
+            }
+        }
+        true
     }
 
     /// The thread that writes the queues can't keep up: no more is taken into memory than goes to the files.

@@ -235,7 +235,7 @@ impl MappedFile {
 
     /// Takes whole pages of the range out of this process's page table, all at once; who reads them next maps them again. The system
     /// protects each page that it writes, and would interrupt every processor for each one that is mapped.
-    fn unmap_pages(&self, position: u32, len: u32) {
+    pub(crate) fn unmap_pages(&self, position: u32, len: u32) {
         let start = (position as usize).next_multiple_of(PAGE);
         let end = (position as usize).saturating_add(len as usize).min(self.map.len()) / PAGE * PAGE;
         if start < end {
@@ -422,6 +422,49 @@ mod tests {
         mapped.populate_for_read(0, 3 << 20);
         assert!(mapped.is_resident(0, 3 << 20));
         mapped.populate(3 << 20, 100);
+    }
+
+    #[test]
+    fn huge_pages_change_nothing_but_the_unit_of_writing() {
+        let (_directory, mapped) = file(5 << 20);
+        assert_eq!(mapped.page_group(), 256 << 10);
+        mapped.write(1_000, b"before");
+        mapped.write(3 << 20, b"in the middle");
+        mapped.expect_huge_pages(Some(2_500_000));
+        mapped.populate(2_500_000, 5 << 20);
+        assert!(mapped.is_resident(2_500_000, (5 << 20) - 2_500_000));
+        mapped.write(4_500_000, b"behind");
+        mapped.start_write_back(0, 4 << 20);
+        mapped.flush().unwrap();
+        mapped.expect_huge_pages(None);
+        let content = std::fs::read(mapped.path()).unwrap();
+        for (position, text) in [(1_000, "before"), (3 << 20, "in the middle"), (4_500_000, "behind")] {
+            assert_eq!(mapped.bytes(position, text.len() as u32), text.as_bytes());
+            assert_eq!(&content[position as usize..][..text.len()], text.as_bytes());
+        }
+        assert_eq!(content.iter().filter(|byte| **byte != 0).count(), 6 + 13 + 6);
+        // Some pages may still be huge.
+        assert_eq!(mapped.page_group(), 2 << 20);
+        mapped.expect_huge_pages(Some(u32::MAX));
+    }
+
+    #[test]
+    fn sizes_come_last_and_each_to_its_place() {
+        let (_directory, mapped) = file(4_096);
+        let mut records = b"\0\0\0\x06ab\0\0\0\x05c\0\0\0\x04".to_vec();
+        let whole = records.clone();
+        mapped.write_sizes_last(4_096 - 15, &mut records, [6, 5, 4].into_iter());
+        assert_eq!(mapped.bytes(4_096 - 15, 15), whole);
+        assert_eq!(records, b"\0\0\0\0ab\0\0\0\0c\0\0\0\0");
+        mapped.write_sizes_last(0, &mut [], std::iter::empty());
+    }
+
+    #[test]
+    fn fetching_ahead_stays_in_the_file() {
+        let (_directory, mapped) = file(4_096);
+        mapped.prefetch(0, 4_096);
+        mapped.prefetch(4_095, usize::MAX);
+        mapped.prefetch(usize::MAX, 100);
     }
 
     #[test]

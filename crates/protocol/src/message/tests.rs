@@ -193,6 +193,14 @@ fn host() -> impl Strategy<Value = SocketAddr> {
 
 proptest! {
     #[test]
+    fn a_hash_is_that_of_one_character_after_the_other(text in "\\PC{0,40}", ascii in "[ -~]{0,70}", more in any::<i32>()) {
+        for text in [text, ascii] {
+            let one = |h: i32, unit: u16| h.wrapping_mul(31).wrapping_add(i32::from(unit));
+            prop_assert_eq!(java_string_hash_onto(more, &text), text.encode_utf16().fold(more, one));
+        }
+    }
+
+    #[test]
     fn every_record_comes_back(
         topic in "[a-zA-Z0-9_%-]{1,200}",
         numbers in any::<(i32, i32, i64, i32, i64)>(),

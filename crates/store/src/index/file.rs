@@ -208,7 +208,12 @@ impl IndexFile {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.index_count() >= self.units
+        !self.has_room_for(1)
+    }
+
+    /// Whether so many keys fit.
+    pub(crate) fn has_room_for(&self, keys: usize) -> bool {
+        (self.index_count() as usize).saturating_add(keys) <= self.units as usize
     }
 
     pub(crate) fn is_empty(&self) -> bool {

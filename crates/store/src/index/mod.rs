@@ -155,7 +155,16 @@ impl KeyIndex {
         if hashes.is_empty() {
             return Ok(());
         }
-        let last = self.files.read().last().cloned();
+        let files = self.files.read();
+        if let Some(last) = files.last()
+            && last.has_room_for(hashes.len())
+            && physical_offset > last.end_offset()
+        {
+            hashes.iter().for_each(|hash| last.put(*hash, physical_offset, store_timestamp));
+            return Ok(());
+        }
+        let last = files.last().cloned();
+        drop(files);
         // An empty file carries on the end of the one before.
         let end = last.as_ref().map_or(0, |last| last.end_offset());
         if physical_offset < end {

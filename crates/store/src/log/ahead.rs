@@ -19,6 +19,8 @@ use crate::error::{AppendError, DiskFull};
 const WINDOW_MIN: u64 = 64 << 10;
 /// The window moves on in so many steps: each is short, so that on a machine with few cores no append waits for one.
 const STEPS: u64 = 16;
+/// So many steps ahead each step makes sure once more.
+const NEAR_STEPS: u64 = 2;
 /// From this window on (tens of megabytes a second), pages are brought in as many at once as the system likes, and huge ones if it
 /// has them: that takes a fraction of the time, but keeps a core for many milliseconds at a stretch, and what is brought in
 /// at once is written at once.
@@ -292,7 +294,9 @@ impl Ahead {
         }
         if followed.as_ref().is_none_or(|(_, in_bulk)| *in_bulk != bulk) {
             active.mapped().expect_order(bulk);
-            active.mapped().expect_huge_pages(bulk.then(|| (position.max(active.base()) - active.base()) as u32));
+            active
+                .mapped()
+                .expect_huge_pages(bulk.then(|| (position.max(active.base()) - active.base()) as u32));
             if self.warmth == Warmth::WholeFiles {
                 self.lock_in_memory(active);
             }
@@ -300,8 +304,8 @@ impl Ahead {
         }
     }
 
-    /// Faults in the window. Most of it is there from the last step, but the system may have written (and so protected) any
-    /// part of it meanwhile, and looking costs little.
+    /// Faults in the window. Most of it is there from the last step. What is there for reading stays; what is there for writing the
+    /// system may have written (and so protected) meanwhile: it is looked at again just before it is needed.
     fn warm(&self, active: &Segment, position: u64, window: u64) {
         let from = position.max(active.base());
         if self.warmth == Warmth::WholeFiles && self.warmed() >= active.end() {
@@ -310,7 +314,12 @@ impl Ahead {
             return self.warm_next(window);
         }
         let to = (from + window).min(active.end());
-        self.populate(active, from, to);
+        let near = match self.demand {
+            Demand::Write => (from + NEAR_STEPS * window / STEPS).min(to),
+            Demand::Read => from,
+        };
+        self.populate(active, from, near);
+        self.populate(active, self.warmed().clamp(near, to), to);
         if to == active.end() {
             self.warm_next(window);
         } else {

@@ -136,6 +136,8 @@ impl MappedLog {
             segments.iter().filter(|segment| segment.base() < to && from < segment.end()).cloned().collect()
         };
         for segment in due {
+            let (from, to) = (from.max(segment.base()), to.min(segment.end()));
+            segment.mapped().unmap_pages((from - segment.base()) as u32, (to - from) as u32);
             segment.mapped().flush().map_err(FileError::at("flush", segment.path()))?;
         }
         Ok(())
