@@ -4,7 +4,7 @@
 //! `cargo run --release -p ferromq-store --example many_queues [queues, 100000 [directory]]`
 //!
 //! Every phase is a process of its own, so that its memory is its own. The directory needs two inodes and 8 KiB per queue, and some
-//! GiB for the log; it is removed at the end.
+//! GiB for the log. The store lies in a directory of its own in it, which is removed at the end.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -29,17 +29,16 @@ const READ_MAX: usize = 100_000;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let queues = arguments.first().map_or(100_000, |count| count.parse().expect("a number of queues"));
-    let directory = arguments.get(1).map_or_else(
-        || std::env::temp_dir().join(format!("ferromq-many-queues-{}", std::process::id())),
-        PathBuf::from,
-    );
+    let directory = arguments.get(1).map_or_else(std::env::temp_dir, PathBuf::from);
     match arguments.get(2).map(String::as_str) {
         Some("create") => create(&directory, queues),
         Some("append") => append(&directory, queues),
         Some("read") => read(&directory, queues),
         Some("recover") => open(&directory, "start after kill -9").shutdown(),
         _ => {
-            let free_before = free(&std::env::temp_dir());
+            let free_before = free(&directory);
+            let directory = directory.join(format!("ferromq-many-queues-{}", std::process::id()));
+            std::fs::create_dir(&directory).expect("a new directory");
             run(&directory, queues, "create", false);
             let free_after = free(&directory);
             println!(

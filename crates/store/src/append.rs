@@ -27,18 +27,19 @@ pub struct AppendBatch {
     /// Encoded records, back to back.
     pub(crate) scratch: Vec<u8>,
     pub(crate) entries: Vec<Entry>,
-    pub(crate) queues: Queues,
+    /// All queues of the store.
+    pub(crate) queues: Arc<ConsumeQueues>,
     pub(crate) outcomes: Vec<Outcome>,
     /// The record that is just being completed, see [`Late`].
     pub(crate) completed: Vec<u8>,
     pub(crate) crc_property: bool,
-    light_queues: Option<Arc<ConsumeQueues>>,
+    light_queues_enabled: bool,
     record_len_max: usize,
 }
 
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Which of the batch's [`Queues`].
+    /// The queue's number. A reference for each record would be counted up and down, and the count lies where the dispatcher works.
     pub(crate) queue: u32,
     pub(crate) size: u32,
     /// Queue offsets that it takes.
@@ -70,20 +71,21 @@ impl Outcome {
 }
 
 impl AppendBatch {
-    /// `light_queues`: all queues, if messages may go to light queues.
+    /// `light_queues_enabled`: messages may go to light queues.
     pub(crate) fn new(
         record_len_max: usize,
         crc_property: bool,
-        light_queues: Option<Arc<ConsumeQueues>>,
+        queues: Arc<ConsumeQueues>,
+        light_queues_enabled: bool,
     ) -> Self {
         AppendBatch {
             scratch: Vec::new(),
             entries: Vec::new(),
-            queues: Queues::default(),
+            queues,
             outcomes: Vec::new(),
             completed: Vec::new(),
             crc_property,
-            light_queues,
+            light_queues_enabled,
             record_len_max,
         }
     }
@@ -91,10 +93,9 @@ impl AppendBatch {
     /// Adds one message. On an error the batch is unchanged.
     #[inline]
     pub fn push(&mut self, queue: &Arc<ConsumeQueue>, record: &RecordFields<'_>) -> Result<(), PushError> {
-        let place = self.queues.place(queue);
         let mut group_size = 0;
         let before = self.scratch.len();
-        self.encode(queue, place, record, &mut group_size)
+        self.encode(queue, record, &mut group_size)
             .inspect_err(|_| self.scratch.truncate(before))
             .map(|entry| self.entries.push(Entry { group_size, ..entry }))
     }
@@ -107,10 +108,9 @@ impl AppendBatch {
         records: impl IntoIterator<Item = RecordFields<'a>>,
     ) -> Result<usize, PushError> {
         let (scratch_before, entries_before) = (self.scratch.len(), self.entries.len());
-        let place = self.queues.place(queue);
         let mut group_size = 0;
         for record in records {
-            match self.encode(queue, place, &record, &mut group_size) {
+            match self.encode(queue, &record, &mut group_size) {
                 Ok(entry) => self.entries.push(entry),
                 Err(error) => {
                     self.scratch.truncate(scratch_before);
@@ -133,12 +133,12 @@ impl AppendBatch {
     fn encode(
         &mut self,
         queue: &ConsumeQueue,
-        place: u32,
         record: &RecordFields<'_>,
         group_size: &mut u32,
     ) -> Result<Entry, PushError> {
         debug_assert_eq!((record.topic, record.queue_id), (queue.topic(), queue.queue_id()));
-        let late = Late::of(record, self.light_queues.as_ref(), self.crc_property)?;
+        let light_queues = self.light_queues_enabled.then_some(&self.queues);
+        let late = Late::of(record, light_queues, self.crc_property)?;
         let size = if self.crc_property && late.is_none() {
             record.encode_with_crc_property_into(&mut self.scratch)?
         } else {
@@ -151,7 +151,7 @@ impl AppendBatch {
         }
         *group_size = len as u32;
         Ok(Entry {
-            queue: place,
+            queue: queue.number(),
             size: size as u32,
             messages: late.as_ref().map_or(1, |late| late.messages()),
             group_size: before,
@@ -188,44 +188,9 @@ impl AppendBatch {
         self.scratch.clear();
         self.scratch.shrink_to(KEPT);
         self.entries.clear();
-        self.queues.forget_many();
         self.outcomes.clear();
         self.completed.clear();
         self.completed.shrink_to(KEPT);
-    }
-}
-
-/// The queues that a batch's records go to. A reference for each record would be counted up by this thread and down by that one, and the
-/// count lies where the dispatcher works too. So they are kept, a few also from one batch to the next.
-#[derive(Debug, Default)]
-pub(crate) struct Queues {
-    all: Vec<Arc<ConsumeQueue>>,
-    /// Where the last queue of such a number lies in `all`.
-    places: [u32; Self::KEPT],
-}
-
-impl Queues {
-    const KEPT: usize = 32;
-
-    fn place(&mut self, queue: &Arc<ConsumeQueue>) -> u32 {
-        let place = &mut self.places[queue.number() as usize % Self::KEPT];
-        if self.all.get(*place as usize).is_none_or(|known| !Arc::ptr_eq(known, queue)) {
-            *place = self.all.len() as u32;
-            self.all.push(Arc::clone(queue));
-        }
-        *place
-    }
-
-    #[inline]
-    pub(crate) fn get(&self, place: u32) -> &ConsumeQueue {
-        &self.all[place as usize]
-    }
-
-    fn forget_many(&mut self) {
-        if self.all.len() > Self::KEPT {
-            self.all.clear();
-            self.all.shrink_to(Self::KEPT);
-        }
     }
 }
 
@@ -245,7 +210,6 @@ mod tests {
         .unwrap();
         let queues: Vec<_> = (0..100).map(|queue| store.queue("T", queue)).collect();
         let mut batch = store.new_batch();
-        // Few queues, whose places are kept; then more than there are places for; then few again.
         for (round, used) in
             [&queues[..5], &queues[..], &queues[37..39], &queues[..5]].into_iter().enumerate()
         {
@@ -273,7 +237,6 @@ mod tests {
                 assert_eq!(view.queue_id(), used[at].queue_id());
             }
             batch.clear();
-            assert!(batch.queues.all.len() <= Queues::KEPT);
         }
         store.shutdown();
     }

@@ -105,6 +105,7 @@ impl CommitLog {
             self.locked_since_ms.store(0, Ordering::Relaxed);
             return Appended { end, watched, result: Err(AppendError::Follower) };
         }
+        let queues = batch.queues.handles();
         // Records are completed one by one and copied many at a time. In the batch's bytes, how far both are:
         let (mut from, mut copied) = (0, 0);
         for entry in &batch.entries {
@@ -122,7 +123,7 @@ impl CommitLog {
                 result = Err(AppendError::Shutdown);
                 break;
             }
-            let queue = batch.queues.get(entry.queue);
+            let queue = &queues[entry.queue as usize];
             let physical_offset = appender.end() + (from - copied) as u64;
             let queue_offset = match entry.takes_queue_offset {
                 true => queue.take_offsets(entry.messages),

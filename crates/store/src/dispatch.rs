@@ -65,10 +65,17 @@ pub(crate) struct Projector {
     further: Vec<Placement>,
     /// The unit that other brokers need, if the last record belongs to a topic of batches.
     batch_unit: Option<BatchUnit>,
-    cache: [Option<Arc<ConsumeQueue>>; CACHED_QUEUES],
+    cache: [CachedQueue; CACHED_QUEUES],
     key_hashes: Vec<u32>,
     /// The last topic and the hash of `topic#`.
     topic: (String, i32),
+}
+
+/// A queue, and its name once more: what of the queue itself the appenders write to is not touched to find it.
+struct CachedQueue {
+    topic: String,
+    queue_id: i32,
+    queue: Option<Arc<ConsumeQueue>>,
 }
 
 /// What the properties say that dispatch needs.
@@ -106,7 +113,7 @@ impl Projector {
             multi_dispatch: options.multi_dispatch_enabled,
             further: Vec::new(),
             batch_unit: None,
-            cache: [const { None }; CACHED_QUEUES],
+            cache: [const { CachedQueue { topic: String::new(), queue_id: 0, queue: None } }; CACHED_QUEUES],
             key_hashes: Vec::new(),
             topic: (String::new(), 0),
         }
@@ -114,14 +121,18 @@ impl Projector {
 
     fn queue(&mut self, topic: &str, queue_id: i32) -> Arc<ConsumeQueue> {
         let place = (queue_id as usize).wrapping_add(topic.len() * 7) % CACHED_QUEUES;
-        if let Some(queue) = &self.cache[place]
-            && queue.queue_id() == queue_id
-            && queue.topic() == topic
+        let cached = &mut self.cache[place];
+        if let Some(queue) = &cached.queue
+            && cached.queue_id == queue_id
+            && cached.topic == topic
         {
             return Arc::clone(queue);
         }
         let queue = self.queues.get_or_create(topic, queue_id);
-        self.cache[place] = Some(Arc::clone(&queue));
+        cached.topic.clear();
+        cached.topic.push_str(topic);
+        cached.queue_id = queue_id;
+        cached.queue = Some(Arc::clone(&queue));
         queue
     }
 
@@ -545,7 +556,7 @@ impl Dispatcher {
         {
             tracing::error!(topic = placement.queue.topic(), %error, "can't write the consume queue");
         }
-        if self.listener.is_some() && placement.queue.is_watched() {
+        if self.listener.is_some() && placement.queue.is_arrival_watched() {
             let position = (record.physical_offset() - segment.base()) as u32;
             self.arrivals.push(Arrival {
                 record: RecordSlice::new(segment, position, record.size() as u32),

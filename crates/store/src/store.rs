@@ -233,7 +233,8 @@ impl Store {
         AppendBatch::new(
             options.commit_log_file_size as usize - ferromq_protocol::message::BLANK_LEN_MIN,
             options.append_crc_property,
-            options.light_queues_enabled.then(|| Arc::clone(&self.shared.queues)),
+            Arc::clone(&self.shared.queues),
+            options.light_queues_enabled,
         )
     }
 

@@ -26,29 +26,30 @@ const WRITE_UNITS: usize = 8192;
 /// After a start the offsets come from the list of queues (`queue::list`), and nobody has looked at the queue's files yet.
 /// Whoever wants to read or write them makes sure first that they were checked.
 ///
-/// Appenders and the dispatcher change it for every message, on different processors, so what each of them needs lies in a cache line
-/// that the others do not write to: hence the order of the fields.
+/// Appenders and the dispatcher change it for every message, on different processors. So each side has a cache line that the other
+/// leaves alone: hence the order of the fields.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ConsumeQueue {
-    // Read by all.
+    // For the appenders.
     topic: Arc<str>,
     files: Arc<QueueFiles>,
     queue_id: i32,
     number: u32,
+    /// How many watch it; the dispatcher has this number too.
     watchers: AtomicU32,
     /// The files are known to hold what they should.
     checked: AtomicBool,
+    /// What the next appended message gets. Changed under the log's append lock.
+    next_offset: AtomicI64,
     _for_the_dispatcher: CacheLine,
     /// Behind the last dispatched unit. Changed by the dispatcher, with the tail locked.
     max_offset: AtomicI64,
     min_offset: AtomicI64,
+    dispatch_watchers: AtomicU32,
     tail: Mutex<Tail>,
-    // For the appenders, behind the end of the tail that is hardly used.
     /// The message at `min_offset` lies at or behind this place of the log.
     min_physical: AtomicU64,
-    /// What the next appended message gets. Changed under the log's append lock.
-    next_offset: AtomicI64,
 }
 
 /// The next field begins a cache line.
@@ -58,9 +59,7 @@ struct CacheLine;
 
 const _: () = {
     const LINE: usize = align_of::<CacheLine>();
-    assert!(offset_of!(ConsumeQueue, max_offset) == LINE);
-    assert!(offset_of!(ConsumeQueue, tail) + offset_of!(Tail, written) <= 2 * LINE);
-    assert!(offset_of!(ConsumeQueue, next_offset) >= 2 * LINE && size_of::<ConsumeQueue>() == 3 * LINE);
+    assert!(offset_of!(ConsumeQueue, max_offset) == LINE && size_of::<ConsumeQueue>() == 3 * LINE);
 };
 
 #[derive(Debug, Default)]
@@ -115,12 +114,13 @@ impl ConsumeQueue {
             number,
             watchers: AtomicU32::new(0),
             checked: AtomicBool::new(false),
+            next_offset: AtomicI64::new(0),
             _for_the_dispatcher: CacheLine,
             max_offset: AtomicI64::new(0),
             min_offset: AtomicI64::new(0),
+            dispatch_watchers: AtomicU32::new(0),
             tail: Mutex::default(),
             min_physical: AtomicU64::new(0),
-            next_offset: AtomicI64::new(0),
         }
     }
 
@@ -156,13 +156,21 @@ impl ConsumeQueue {
     /// later one is.
     pub fn watch(self: &Arc<Self>) -> QueueWatch {
         self.watchers.fetch_add(1, Ordering::SeqCst);
+        self.dispatch_watchers.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         QueueWatch { queue: Arc::clone(self) }
     }
 
+    /// Whether somebody waits for messages of this queue: for an appender.
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
         self.watchers.load(Ordering::SeqCst) > 0
+    }
+
+    /// The same for the dispatcher.
+    #[inline]
+    pub(crate) fn is_arrival_watched(&self) -> bool {
+        self.dispatch_watchers.load(Ordering::SeqCst) > 0
     }
 
     /// Number of the handle, unique in the store.
@@ -694,5 +702,6 @@ impl QueueWatch {
 impl Drop for QueueWatch {
     fn drop(&mut self) {
         self.queue.watchers.fetch_sub(1, Ordering::SeqCst);
+        self.queue.dispatch_watchers.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 
 use crate::disk;
 use crate::options::StoreOptions;
@@ -137,6 +137,11 @@ impl ConsumeQueues {
         by_number.push(Arc::clone(&queue));
         queues.insert(Arc::clone(&queue));
         queue
+    }
+
+    /// Every handle, by its number. No queue is made while the guard lives.
+    pub(crate) fn handles(&self) -> MappedRwLockReadGuard<'_, [Arc<ConsumeQueue>]> {
+        RwLockReadGuard::map(self.topics.read(), |topics| topics.by_number.as_slice())
     }
 
     /// The topics whose batches are one record each, and what other brokers read of them.
