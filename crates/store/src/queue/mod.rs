@@ -139,9 +139,10 @@ impl ConsumeQueues {
         queue
     }
 
-    /// Every handle, by its number. No queue is made while the guard lives.
+    /// Every handle, by its number. No queue is made while the guard lives. Does not queue up behind somebody who wants to make one, who
+    /// may have to wait for others that look through all of them.
     pub(crate) fn handles(&self) -> MappedRwLockReadGuard<'_, [Arc<ConsumeQueue>]> {
-        RwLockReadGuard::map(self.topics.read(), |topics| topics.by_number.as_slice())
+        RwLockReadGuard::map(self.topics.read_recursive(), |topics| topics.by_number.as_slice())
     }
 
     /// The topics whose batches are one record each, and what other brokers read of them.
