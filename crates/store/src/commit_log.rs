@@ -152,6 +152,7 @@ impl CommitLog {
                 copied = from;
             }
         }
+        drop(queues);
         appender.put(&mut batch.scratch[copied..from], &batch.outcomes);
         let end = appender.end();
         if !batch.outcomes.is_empty() {
