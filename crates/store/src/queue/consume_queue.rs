@@ -1,7 +1,7 @@
 //! One consume queue (`docs/spec/02-store.md` §6).
 
 use std::io;
-use std::mem::{align_of, offset_of, size_of};
+use std::mem::offset_of;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
@@ -62,6 +62,7 @@ const _: () = {
     assert!(offset_of!(ConsumeQueue, max_offset) == LINE && size_of::<ConsumeQueue>() == 3 * LINE);
 };
 
+/// What each push touches comes first, next to the offsets that it changes too.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct Tail {
