@@ -314,10 +314,12 @@ impl Ahead {
             return self.warm_next(window);
         }
         let to = (from + window).min(active.end());
-        let near = match self.demand {
-            Demand::Write => (from + NEAR_STEPS * window / STEPS).min(to),
-            Demand::Read => from,
+        let looked_at_again = match self.demand {
+            Demand::Write => NEAR_STEPS * window / STEPS,
+            Demand::Read => 0,
         };
+        // The log may have gone on to the next file meanwhile, and then all of this is behind it.
+        let near = (from + looked_at_again).min(to);
         self.populate(active, from, near);
         self.populate(active, self.warmed().clamp(near, to), to);
         if to == active.end() {
@@ -459,5 +461,18 @@ mod tests {
             8192 + WINDOW_MIN / STEPS,
             "the next step begins here"
         );
+    }
+
+    #[test]
+    fn a_log_that_has_gone_on_to_the_next_file_meanwhile_needs_nothing_of_this_one() {
+        for demand in [Demand::Read, Demand::Write] {
+            let directory = tempfile::tempdir().unwrap();
+            let ahead = Ahead::new(directory.path().to_owned(), FILE, Warmth::Window(FILE), demand);
+            let active = MappedLog::create(directory.path(), 0, FILE).unwrap();
+            let next = MappedLog::create(directory.path(), u64::from(FILE), FILE).unwrap();
+            ahead.state.lock().next = Some(Arc::clone(&next));
+            ahead.warm(&active, u64::from(FILE) + 100, WINDOW_MIN);
+            assert_eq!(ahead.warmed(), next.base() + WINDOW_MIN);
+        }
     }
 }
