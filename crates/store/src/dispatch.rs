@@ -27,8 +27,10 @@ use crate::queue::{BatchUnit, ConsumeQueue, ConsumeQueues, Extent, Pushed, Unit,
 const ROUND_BYTES: u64 = 1 << 20;
 /// Queues that a round writes when too many units wait in memory.
 const QUEUES_WHEN_OVERFULL: usize = 64;
-/// Places of the dispatcher's queue cache, a power of two.
-const CACHED_QUEUES: usize = 64;
+/// Records whose units are pushed together: what their queues have in memory is fetched all at once.
+const GROUP: usize = 32;
+/// How many records in front the memory of one is fetched, if all are of one length.
+const RECORDS_AHEAD: u64 = 4;
 
 /// A message that has just become readable in a watched queue ([`ConsumeQueue::watch`]).
 #[derive(Debug, Clone)]
@@ -65,17 +67,11 @@ pub(crate) struct Projector {
     further: Vec<Placement>,
     /// The unit that other brokers need, if the last record belongs to a topic of batches.
     batch_unit: Option<BatchUnit>,
-    cache: [CachedQueue; CACHED_QUEUES],
+    /// Handles by their number, as far as they were needed.
+    handles: Vec<Arc<ConsumeQueue>>,
     key_hashes: Vec<u32>,
     /// The last topic and the hash of `topic#`.
     topic: (String, i32),
-}
-
-/// A queue, and its name once more: what of the queue itself the appenders write to is not touched to find it.
-struct CachedQueue {
-    topic: String,
-    queue_id: i32,
-    queue: Option<Arc<ConsumeQueue>>,
 }
 
 /// What the properties say that dispatch needs.
@@ -90,9 +86,11 @@ struct Facts<'a> {
 }
 
 /// Where a record's message belongs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Placement {
-    pub(crate) queue: Arc<ConsumeQueue>,
+    /// The queue's number: see [`Projector::handle`]. A reference for each record would be counted up and down, and of the many queues that
+    /// there may be, the memory of a count costs more than all the rest.
+    pub(crate) queue: u32,
     pub(crate) queue_offset: i64,
     pub(crate) unit: Unit,
 }
@@ -113,32 +111,41 @@ impl Projector {
             multi_dispatch: options.multi_dispatch_enabled,
             further: Vec::new(),
             batch_unit: None,
-            cache: [const { CachedQueue { topic: String::new(), queue_id: 0, queue: None } }; CACHED_QUEUES],
+            handles: Vec::new(),
             key_hashes: Vec::new(),
             topic: (String::new(), 0),
         }
     }
 
-    fn queue(&mut self, topic: &str, queue_id: i32) -> Arc<ConsumeQueue> {
-        let place = (queue_id as usize).wrapping_add(topic.len() * 7) % CACHED_QUEUES;
-        let cached = &mut self.cache[place];
-        if let Some(queue) = &cached.queue
-            && cached.queue_id == queue_id
-            && cached.topic == topic
-        {
-            return Arc::clone(queue);
+    /// Looks up the queues of records, for [`place_in`](Self::place_in): all at once, because the memory of one name need not be there
+    /// before the next one is asked for.
+    fn find(&self, records: &[RecordView<'_>], found: &mut Vec<Option<u32>>) {
+        found.clear();
+        let names = records.iter().map(|record| (record.topic_bytes(), record.queue_id()));
+        self.queues.find_each(names, found);
+    }
+
+    fn queue(&mut self, found: Option<u32>, topic: &str, queue_id: i32) -> u32 {
+        let number = found.unwrap_or_else(|| self.queues.get_or_create(topic, queue_id).number());
+        if self.handles.len() <= number as usize {
+            self.handles.extend_from_slice(&self.queues.handles()[self.handles.len()..]);
         }
-        let queue = self.queues.get_or_create(topic, queue_id);
-        cached.topic.clear();
-        cached.topic.push_str(topic);
-        cached.queue_id = queue_id;
-        cached.queue = Some(Arc::clone(&queue));
-        queue
+        number
+    }
+
+    /// The handle of a queue that a record was [placed](Self::place) in.
+    pub(crate) fn handle(&self, number: u32) -> &Arc<ConsumeQueue> {
+        &self.handles[number as usize]
     }
 
     /// Works out where a record goes, and remembers its keys for [`index`](Self::index). `None`: not into a queue of its topic,
     /// but maybe into [others](Self::further_placements).
     pub(crate) fn place(&mut self, record: &RecordView<'_>) -> Option<Placement> {
+        self.place_in(record, None)
+    }
+
+    /// As [`place`](Self::place), when the number of the record's queue may be known.
+    fn place_in(&mut self, record: &RecordView<'_>, found: Option<u32>) -> Option<Placement> {
         self.key_hashes.clear();
         self.further.clear();
         self.batch_unit = None;
@@ -176,22 +183,21 @@ impl Projector {
             // Nothing else says so any more.
             self.queues.batch().declare(topic);
         }
-        let queue = self.queue(topic, record.queue_id());
+        let queue = self.queue(found, topic, record.queue_id());
         if self.queues.batch().contains(topic) {
-            self.place_batch(record, &queue, unit);
+            self.place_batch(record, queue, unit);
         }
         Some(Placement { queue, queue_offset: record.queue_offset(), unit })
     }
 
     /// A batch in one record has a place for each of its messages (`docs/spec/02-store.md` §4.8).
-    fn place_batch(&mut self, record: &RecordView<'_>, queue: &Arc<ConsumeQueue>, unit: Unit) {
+    fn place_batch(&mut self, record: &RecordView<'_>, queue: u32, unit: Unit) {
         let base = record.queue_offset();
         let messages = match record.sys_flag() & sysflag::INNER_BATCH {
             0 => 1,
             _ => inner_num(record.properties()).unwrap_or(1),
         };
-        let place =
-            |number| Placement { queue: Arc::clone(queue), queue_offset: base + i64::from(number), unit };
+        let place = |number| Placement { queue, queue_offset: base + i64::from(number), unit };
         self.further.extend((1..messages).map(place));
         let (store_timestamp, messages) = (record.store_timestamp(), messages as u16);
         self.batch_unit = Some(BatchUnit { unit, store_timestamp, base, messages });
@@ -204,7 +210,7 @@ impl Projector {
 
     /// Adds what other brokers need of the record last given to [`place`](Self::place), if that is something else.
     pub(crate) fn push_for_others(&self, placement: &Placement) -> io::Result<()> {
-        let queue = &placement.queue;
+        let queue = self.handle(placement.queue);
         match self.batch_unit {
             Some(unit) => self.queues.batch().push(queue.topic(), queue.queue_id(), unit),
             None => Ok(()),
@@ -223,7 +229,8 @@ impl Projector {
                 && is_directory_name(name)
                 && !self.deleted.covers(name, unit.physical_offset)
             {
-                let queue = self.queue(name, if name.starts_with(LMQ_PREFIX) { 0 } else { queue_id });
+                let queue_id = if name.starts_with(LMQ_PREFIX) { 0 } else { queue_id };
+                let queue = self.queue(None, name, queue_id);
                 self.further.push(Placement { queue, queue_offset, unit });
             }
         }
@@ -285,7 +292,7 @@ impl Projector {
     /// Another broker gave the first offset of a queue again: there, its topic was deleted, and one of the same name has this message.
     /// Whatever the queue has had is gone.
     fn begin_anew(&self, placement: &Placement) -> io::Result<()> {
-        let queue = &placement.queue;
+        let queue = self.handle(placement.queue);
         let last = queue.unit_at(queue.max_offset() - 1)?.map_or(0, |last| last.not_behind());
         tracing::info!(
             topic = queue.topic(),
@@ -305,11 +312,19 @@ impl Projector {
 
     /// Adds a unit to its queue.
     pub(crate) fn push(&self, placement: &Placement) -> Pushed {
-        let pushed = placement.queue.push(placement.queue_offset, placement.unit);
+        let queue = self.handle(placement.queue);
+        let pushed = queue.push(placement.queue_offset, placement.unit);
         if pushed.list {
-            self.queues.list(&placement.queue, placement.unit.physical_offset);
+            self.queues.list(queue, placement.unit.physical_offset);
         }
         pushed
+    }
+
+    /// Says that its queue did not take a message, because of its queue offset.
+    pub(crate) fn report_implausible(&self, placement: &Placement) {
+        let queue = self.handle(placement.queue);
+        let Placement { queue_offset, unit, .. } = placement;
+        report_implausible(queue.topic(), queue.queue_id(), *queue_offset, unit.physical_offset);
     }
 }
 
@@ -322,18 +337,6 @@ fn report_implausible(topic: &str, queue: i32, queue_offset: i64, physical_offse
         physical_offset,
         "the record's queue offset is damaged: it is left out of its queue"
     );
-}
-
-impl Placement {
-    /// Says that the queue did not take it, because of its queue offset.
-    pub(crate) fn report_implausible(&self) {
-        report_implausible(
-            self.queue.topic(),
-            self.queue.queue_id(),
-            self.queue_offset,
-            self.unit.physical_offset,
-        );
-    }
 }
 
 /// Whether a topic can have a directory of its name. The broker checks topics before it stores anything; a log from elsewhere
@@ -361,6 +364,13 @@ impl<'a> Facts<'a> {
     }
 }
 
+/// A message on its way to its queue.
+#[derive(Debug, Clone, Copy)]
+struct Placed {
+    placement: Placement,
+    store_timestamp: i64,
+}
+
 /// The state of dispatching.
 pub(crate) struct Dispatcher {
     projector: Projector,
@@ -371,6 +381,10 @@ pub(crate) struct Dispatcher {
     /// Store time of the last record dispatched.
     last_timestamp: i64,
     listener: Option<Arc<dyn ArrivalListener>>,
+    /// The queues of the records that are being dispatched, as far as they are known.
+    found: Vec<Option<u32>>,
+    /// Messages on their way to their queues.
+    placed: Vec<Placed>,
     arrivals: Vec<Arrival>,
     /// Units pushed in this round.
     units: usize,
@@ -392,6 +406,8 @@ impl Dispatcher {
             segment: None,
             last_timestamp,
             listener: None,
+            found: Vec::new(),
+            placed: Vec::new(),
             arrivals: Vec::new(),
             units: 0,
             index_stalled: None,
@@ -424,8 +440,21 @@ impl Dispatcher {
         self.try_index_again(log);
         while self.position < stop
             && let Some(segment) = self.segment_at(log)
-            && self.round_in(&segment, stop, target, partly, following)
-        {}
+        {
+            let before = self.position;
+            let mut group = Vec::with_capacity(GROUP);
+            while let Some(record) = self.next_record(&segment, stop, target, partly) {
+                group.push(record);
+                if group.len() == GROUP {
+                    self.dispatch(&group, &segment, following);
+                    group.clear();
+                }
+            }
+            self.dispatch(&group, &segment, following);
+            if self.position == before {
+                break;
+            }
+        }
         if following {
             log.set_last_timestamp(self.last_timestamp);
         }
@@ -438,27 +467,27 @@ impl Dispatcher {
         }
     }
 
-    /// The part of a round that lies in one file. Says whether there can be more.
-    fn round_in(
+    /// The record at the position, which then is behind it; `None` at `stop`, at the file's end, and where the rest of a record is yet to come.
+    fn next_record<'s>(
         &mut self,
-        segment: &Arc<Segment>,
+        segment: &'s Segment,
         stop: u64,
         target: u64,
         partly: bool,
-        following: bool,
-    ) -> bool {
+    ) -> Option<RecordView<'s>> {
         while self.position < stop.min(segment.end()) {
             let position = self.position;
             match entry_at(segment, position, target) {
                 Entry::Record(record) if record.physical_offset() == position => {
-                    self.position = position + record.size() as u64;
+                    let size = record.size();
+                    self.position = position + size as u64;
                     // Records that follow each other are often of one length, and it is the memory that this waits for most.
-                    segment.prefetch_record(self.position, record.size());
-                    self.dispatch(&record, segment, following);
+                    segment.prefetch_record(position + RECORDS_AHEAD * size as u64, size);
+                    return Some(record);
                 }
                 Entry::Blank if segment.end() <= target => self.position = segment.end(),
-                Entry::Blank => return false,
-                Entry::Bad(error) if partly && is_begin(&error, segment, position) => return false,
+                Entry::Blank => return None,
+                Entry::Bad(error) if partly && is_begin(&error, segment, position) => return None,
                 entry => {
                     // We wrote these bytes; if they are wrong now, the memory or the file was tampered with.
                     let reason = match entry {
@@ -472,7 +501,7 @@ impl Dispatcher {
                 }
             }
         }
-        true
+        None
     }
 
     /// The thread that writes the queues can't keep up: no more is taken into memory than goes to the files.
@@ -499,18 +528,39 @@ impl Dispatcher {
         self.segment.clone()
     }
 
-    fn dispatch(&mut self, record: &RecordView<'_>, segment: &Arc<Segment>, following: bool) {
-        if let Some(placement) = self.projector.place(record) {
-            if let Err(error) = self.projector.push_for_others(&placement) {
-                tracing::error!(topic = placement.queue.topic(), %error, "can't read the batch consume queue");
+    /// Dispatches records that follow each other in the file. Each step is taken for all of them, while the processor fetches what the
+    /// next step needs: of many queues none is in its caches.
+    fn dispatch(&mut self, records: &[RecordView<'_>], segment: &Arc<Segment>, following: bool) {
+        let mut found = std::mem::take(&mut self.found);
+        self.projector.find(records, &mut found);
+        for (record, found) in records.iter().zip(&found) {
+            self.place(record, *found);
+            if self.placed.len() >= GROUP {
+                // A record may be a whole batch.
+                self.push_placed(segment, following);
             }
-            self.deliver(placement, record, segment, following);
         }
-        for number in 0..self.projector.further_placements().len() {
-            let placement = self.projector.further_placements()[number].clone();
-            self.deliver(placement, record, segment, following);
+        self.found = found;
+        self.push_placed(segment, following);
+    }
+
+    /// Indexes a record, and takes note of where it goes.
+    fn place(&mut self, record: &RecordView<'_>, found: Option<u32>) {
+        let store_timestamp = record.store_timestamp();
+        let placed = self.placed.len();
+        if let Some(placement) = self.projector.place_in(record, found) {
+            if let Err(error) = self.projector.push_for_others(&placement) {
+                let topic = self.projector.handle(placement.queue).topic();
+                tracing::error!(topic, %error, "can't read the batch consume queue");
+            }
+            self.placed.push(Placed { placement, store_timestamp });
         }
-        self.last_timestamp = record.store_timestamp();
+        let further = self.projector.further_placements().iter();
+        self.placed.extend(further.map(|placement| Placed { placement: *placement, store_timestamp }));
+        for placed in &self.placed[placed..] {
+            self.projector.handle(placed.placement.queue).prefetch();
+        }
+        self.last_timestamp = store_timestamp;
         if self.index_stalled.is_none()
             && let Err(error) = self.projector.index(record)
         {
@@ -519,52 +569,63 @@ impl Dispatcher {
         }
     }
 
-    fn deliver(
-        &mut self,
-        placement: Placement,
-        record: &RecordView<'_>,
-        segment: &Arc<Segment>,
-        following: bool,
-    ) {
-        let mut pushed = self.projector.push(&placement);
+    /// Gives the queues what was [placed](Self::place); `segment` is the file with all of it.
+    fn push_placed(&mut self, segment: &Arc<Segment>, following: bool) {
+        for placed in &self.placed {
+            self.projector.handle(placed.placement.queue).prefetch_next_unit();
+        }
+        for placed in &self.placed {
+            self.push(&placed.placement, following);
+        }
+        self.units += self.placed.len();
+        // Pairs with `ConsumeQueue::watch`: either we see the watcher, or the watcher sees the message.
+        fence(Ordering::SeqCst);
+        for Placed { placement, store_timestamp } in self.placed.drain(..) {
+            let queue = self.projector.handle(placement.queue);
+            if self.listener.is_some() && queue.is_arrival_watched() {
+                let Placement { queue_offset, unit, .. } = placement;
+                let position = (unit.physical_offset - segment.base()) as u32;
+                self.arrivals.push(Arrival {
+                    record: RecordSlice::new(segment, position, unit.size),
+                    queue: Arc::clone(queue),
+                    queue_offset,
+                    tags_code: unit.tags_code,
+                    store_timestamp,
+                });
+            }
+        }
+    }
+
+    fn push(&self, placement: &Placement, following: bool) {
+        let queue = self.projector.handle(placement.queue);
+        let mut pushed = self.projector.push(placement);
         if following && pushed.known && placement.queue_offset == 0 {
-            match self.projector.begin_anew(&placement) {
-                Ok(()) => pushed = self.projector.push(&placement),
+            match self.projector.begin_anew(placement) {
+                Ok(()) => pushed = self.projector.push(placement),
                 Err(error) => {
-                    tracing::error!(topic = placement.queue.topic(), %error, "can't delete the files of a queue whose topic was deleted");
+                    tracing::error!(topic = queue.topic(), %error, "can't delete the files of a queue whose topic was deleted");
                 }
             }
         }
-        self.units += 1;
         if following && !pushed.implausible {
-            placement.queue.raise_next_offset(placement.queue_offset + 1);
+            queue.raise_next_offset(placement.queue_offset + 1);
         }
         if pushed.implausible {
-            placement.report_implausible();
+            self.projector.report_implausible(placement);
         }
         if pushed.holes > 0 {
             tracing::warn!(
-                topic = placement.queue.topic(),
-                queue = placement.queue.queue_id(),
+                topic = queue.topic(),
+                queue = queue.queue_id(),
                 queue_offset = placement.queue_offset,
                 missing = pushed.holes,
                 "messages are missing in front of this one"
             );
         }
         if pushed.overdue
-            && let Err(error) = self.projector.queues.write_queue(&placement.queue)
+            && let Err(error) = self.projector.queues.write_queue(queue)
         {
-            tracing::error!(topic = placement.queue.topic(), %error, "can't write the consume queue");
-        }
-        if self.listener.is_some() && placement.queue.is_arrival_watched() {
-            let position = (record.physical_offset() - segment.base()) as u32;
-            self.arrivals.push(Arrival {
-                record: RecordSlice::new(segment, position, record.size() as u32),
-                queue: placement.queue,
-                queue_offset: placement.queue_offset,
-                tags_code: placement.unit.tags_code,
-                store_timestamp: record.store_timestamp(),
-            });
+            tracing::error!(topic = queue.topic(), %error, "can't write the consume queue");
         }
     }
 
@@ -573,21 +634,21 @@ impl Dispatcher {
     ///
     /// Only when nobody appends.
     pub(crate) fn look_ahead(&mut self, log: &CommitLog, end: u64) -> u64 {
-        self.walk_on(log, end, |placement| {
-            placement.queue.raise_next_offset(placement.queue_offset + 1);
+        self.walk_on(log, end, |queue, placement| {
+            queue.raise_next_offset(placement.queue_offset + 1);
         })
     }
 
     /// As [`look_ahead`](Self::look_ahead), when everything from `from` on is about to be erased: its queue offsets can be given again.
     pub(crate) fn forget_offsets(&mut self, log: &CommitLog, from: u64, end: u64) {
-        self.walk_on(log, end, |placement| {
+        self.walk_on(log, end, |queue, placement| {
             if placement.unit.physical_offset >= from {
-                placement.queue.lower_next_offset(placement.queue_offset);
+                queue.lower_next_offset(placement.queue_offset);
             }
         });
     }
 
-    fn walk_on(&mut self, log: &CommitLog, end: u64, see: impl Fn(&Placement)) -> u64 {
+    fn walk_on(&mut self, log: &CommitLog, end: u64, see: impl Fn(&ConsumeQueue, &Placement)) -> u64 {
         // What is cut may be a whole file.
         self.segment = None;
         let mut whole = self.position;
@@ -600,7 +661,9 @@ impl Dispatcher {
             match entry_at(&segment, at, end) {
                 Entry::Record(record) if record.physical_offset() == at => {
                     let placement = self.projector.place(&record);
-                    placement.iter().chain(self.projector.further_placements()).for_each(&see);
+                    for placement in placement.iter().chain(self.projector.further_placements()) {
+                        see(self.projector.handle(placement.queue), placement);
+                    }
                     log.set_last_timestamp(record.store_timestamp());
                     at += record.size() as u64;
                     whole = at;

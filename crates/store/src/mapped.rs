@@ -130,14 +130,7 @@ impl MappedFile {
         const LINE: usize = 64;
         let end = position.saturating_add(len).min(self.map.len());
         for line in (position..end).step_by(LINE) {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: inside of the mapping. A hint: nothing is read as far as the program can tell, and no page is faulted in.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(self.map.as_ptr().add(line).cast());
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            let _ = line;
+            prefetch(self.map.as_ptr().wrapping_add(line));
         }
     }
 
@@ -375,6 +368,19 @@ impl MappedFile {
 /// millisecond or more, whoever waits, if it is not asked.
 fn let_others_go_first() {
     std::thread::yield_now();
+}
+
+/// Lets the processor begin to fetch the cache line of an address.
+#[inline]
+pub(crate) fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, of any address: as far as the program can tell nothing is read, and no page is faulted in.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 #[cfg(test)]

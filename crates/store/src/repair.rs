@@ -92,7 +92,7 @@ impl Shared {
             }
             let placement = projector.place(record);
             for placement in placement.iter().chain(projector.further_placements()) {
-                if let Some(laying) = damaged.get_mut(&placement.queue.number()) {
+                if let Some(laying) = damaged.get_mut(&placement.queue) {
                     laying.put(placement.queue_offset, placement.unit);
                     if laying.units.len() >= WRITE_BYTES {
                         self.write_laid(laying).map_err(failed)?;

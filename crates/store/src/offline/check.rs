@@ -244,18 +244,20 @@ impl Check<'_> {
         let root = self.store.options.root.as_path();
         let batch = projector.batch_unit();
         if let (Some(Placement { queue, .. }), Some(unit)) = (&placement, batch)
+            && let queue = projector.handle(*queue)
             && !deleted.covers(queue.topic(), offset)
         {
             let audited = batch_audit.record(queue, unit, damaged, &mut found);
             audited.map_err(FileError::at("read queues in", root))?;
         }
         for placement in placement.iter().chain(projector.further_placements()) {
-            let topic = placement.queue.topic();
+            let queue = projector.handle(placement.queue);
+            let topic = queue.topic();
             let is_ours = batch.is_some() && self.queues.batch().contains(topic);
             if deleted.covers(topic, offset) || is_ours && offset >= self.written_by_us {
                 continue;
             }
-            let audited = queue_audit.record(placement, damaged, &mut found);
+            let audited = queue_audit.record(queue, placement, damaged, &mut found);
             audited.map_err(FileError::at("read queues in", root))?;
         }
         Ok(())

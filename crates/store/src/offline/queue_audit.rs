@@ -46,11 +46,12 @@ impl QueueAudit {
     /// The next message of the log that belongs into a queue. `damaged`: parts of the log in front of it without messages.
     pub(super) fn record(
         &mut self,
+        queue: &ConsumeQueue,
         placement: &Placement,
         damaged: &Ranges,
         found: &mut dyn FnMut(Finding),
     ) -> io::Result<()> {
-        let Placement { queue, queue_offset, unit } = placement;
+        let Placement { queue_offset, unit, .. } = placement;
         let (number, offset) = (queue.number() as usize, *queue_offset);
         if self.states.len() <= number {
             self.states.resize(number + 1, State::default());

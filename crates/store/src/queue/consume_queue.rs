@@ -4,13 +4,14 @@ use std::io;
 use std::mem::offset_of;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 use parking_lot::Mutex;
 
 use super::files::{QueueFiles, QueueName};
 use super::list::ListedOffsets;
 use super::unit::{HOLES_MAX, UNIT, Unit};
+use crate::mapped::prefetch;
 
 /// Units in memory beyond which the dispatcher writes them itself: the flusher can't keep up.
 const OVERDUE_UNITS: usize = 256 << 10;
@@ -48,6 +49,8 @@ pub struct ConsumeQueue {
     min_offset: AtomicI64,
     dispatch_watchers: AtomicU32,
     tail: Mutex<Tail>,
+    /// Where in memory the next unit goes, or went before the tail was given back: only to be fetched, without the lock.
+    next_unit: AtomicPtr<u8>,
     /// The message at `min_offset` lies at or behind this place of the log.
     min_physical: AtomicU64,
 }
@@ -121,6 +124,7 @@ impl ConsumeQueue {
             min_offset: AtomicI64::new(0),
             dispatch_watchers: AtomicU32::new(0),
             tail: Mutex::default(),
+            next_unit: AtomicPtr::default(),
             min_physical: AtomicU64::new(0),
         }
     }
@@ -128,6 +132,11 @@ impl ConsumeQueue {
     /// Topic.
     pub fn topic(&self) -> &str {
         &self.topic
+    }
+
+    /// The topic's name, shared by all of its queues.
+    pub(super) fn topic_name(&self) -> Arc<str> {
+        Arc::clone(&self.topic)
     }
 
     /// Queue id.
@@ -168,7 +177,7 @@ impl ConsumeQueue {
         self.watchers.load(Ordering::SeqCst) > 0
     }
 
-    /// The same for the dispatcher.
+    /// The same for the dispatcher, who has a fence between its pushes and this.
     #[inline]
     pub(crate) fn is_arrival_watched(&self) -> bool {
         self.dispatch_watchers.load(Ordering::SeqCst) > 0
@@ -254,13 +263,24 @@ impl ConsumeQueue {
             }
         }
         tail.put(unit);
+        self.next_unit.store(tail.units.as_mut_ptr_range().end, Ordering::Relaxed);
         let list = !std::mem::replace(&mut tail.listed, true);
         let overdue = tail.units.len() > OVERDUE_UNITS * UNIT;
         self.max_offset.store(offset + 1, Ordering::Release);
-        drop(tail);
-        // Pairs with `watch`: either the dispatcher sees the watcher, or the watcher sees this message.
-        fence(Ordering::SeqCst);
         Pushed { known: false, implausible: false, holes, list, overdue }
+    }
+
+    /// Lets the processor fetch what a [`push`](Self::push) changes here.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch(&raw const self.max_offset);
+        prefetch(&raw const self.min_physical);
+    }
+
+    /// Lets the processor fetch the place of the next unit.
+    #[inline]
+    pub(crate) fn prefetch_next_unit(&self) {
+        prefetch(self.next_unit.load(Ordering::Relaxed));
     }
 
     fn put_holes(&self, tail: &mut Tail, count: i64, next_physical_offset: u64) {

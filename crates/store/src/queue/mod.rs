@@ -8,10 +8,11 @@ mod check;
 mod consume_queue;
 mod files;
 mod list;
+mod table;
 mod unit;
 mod unwritten;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub(crate) use consume_queue::Pushed;
 pub use consume_queue::{ConsumeQueue, QueueWatch};
 use files::QueueFiles;
 pub(crate) use list::{ListedOffsets, ListedQueue, QueueList, QueueListWriter};
+use table::QueueTable;
 pub(crate) use unit::{UNIT, Unit, is_plausible};
 pub(crate) use unwritten::{Extent, WriteOutError};
 use unwritten::{Pending, Unsynced};
@@ -39,7 +41,7 @@ const QUEUES_AT_A_TIME: usize = 1024;
 pub(crate) struct ConsumeQueues {
     files: Arc<QueueFiles>,
     batch: Arc<BatchQueues>,
-    topics: RwLock<Topics>,
+    table: RwLock<QueueTable>,
     /// Queues with units that are not in their file, oldest first.
     unwritten: Mutex<VecDeque<Pending>>,
     unwritten_units: AtomicI64,
@@ -49,49 +51,6 @@ pub(crate) struct ConsumeQueues {
     kept: Mutex<Vec<Arc<ConsumeQueue>>>,
     /// Held while queue files are written or deleted.
     writing: Mutex<Unsynced>,
-}
-
-#[derive(Debug, Default)]
-struct Topics {
-    by_name: HashMap<Arc<str>, TopicQueues>,
-    /// Every handle, by its number.
-    by_number: Vec<Arc<ConsumeQueue>>,
-}
-
-/// Queues of one topic. Ids are small and dense, except for strange clients.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct TopicQueues {
-    by_id: Vec<Option<Arc<ConsumeQueue>>>,
-    others: HashMap<i32, Arc<ConsumeQueue>>,
-}
-
-impl TopicQueues {
-    const DENSE: usize = 1024;
-
-    pub(crate) fn get(&self, queue_id: i32) -> Option<&Arc<ConsumeQueue>> {
-        match usize::try_from(queue_id) {
-            Ok(id) if id < Self::DENSE => self.by_id.get(id)?.as_ref(),
-            _ => self.others.get(&queue_id),
-        }
-    }
-
-    fn insert(&mut self, queue: Arc<ConsumeQueue>) {
-        match usize::try_from(queue.queue_id()) {
-            Ok(id) if id < Self::DENSE => {
-                if self.by_id.len() <= id {
-                    self.by_id.resize(id + 1, None);
-                }
-                self.by_id[id] = Some(queue);
-            }
-            _ => {
-                self.others.insert(queue.queue_id(), queue);
-            }
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Arc<ConsumeQueue>> {
-        self.by_id.iter().flatten().chain(self.others.values())
-    }
 }
 
 impl ConsumeQueues {
@@ -105,7 +64,7 @@ impl ConsumeQueues {
                 Arc::clone(&batch),
             )),
             batch,
-            topics: RwLock::default(),
+            table: RwLock::default(),
             unwritten: Mutex::default(),
             unwritten_units: AtomicI64::new(0),
             unwritten_units_max: unwritten::units_max(),
@@ -115,34 +74,38 @@ impl ConsumeQueues {
     }
 
     pub(crate) fn find(&self, topic: &str, queue_id: i32) -> Option<Arc<ConsumeQueue>> {
-        self.topics.read().by_name.get(topic)?.get(queue_id).cloned()
+        let table = self.table.read();
+        let number = table.find(topic.as_bytes(), queue_id)?;
+        Some(Arc::clone(&table.handles()[number as usize]))
     }
 
     pub(crate) fn get_or_create(&self, topic: &str, queue_id: i32) -> Arc<ConsumeQueue> {
         if let Some(queue) = self.find(topic, queue_id) {
             return queue;
         }
-        let mut topics = self.topics.write();
-        let Topics { by_name, by_number } = &mut *topics;
-        let name = match by_name.get_key_value(topic) {
-            Some((name, _)) => Arc::clone(name),
-            None => Arc::from(topic),
-        };
-        let queues = by_name.entry(Arc::clone(&name)).or_default();
-        if let Some(queue) = queues.get(queue_id) {
-            return Arc::clone(queue);
+        let mut table = self.table.write();
+        if let Some(number) = table.find(topic.as_bytes(), queue_id) {
+            return Arc::clone(&table.handles()[number as usize]);
         }
-        let number = by_number.len() as u32;
-        let queue = Arc::new(ConsumeQueue::new(name, queue_id, number, Arc::clone(&self.files)));
-        by_number.push(Arc::clone(&queue));
-        queues.insert(Arc::clone(&queue));
-        queue
+        table.insert(topic, queue_id, |topic, number| {
+            ConsumeQueue::new(topic, queue_id, number, Arc::clone(&self.files))
+        })
+    }
+
+    /// Adds the number of each of these queues to `numbers`, as far as they have a handle.
+    pub(crate) fn find_each<'n>(
+        &self,
+        names: impl Iterator<Item = (&'n [u8], i32)>,
+        numbers: &mut Vec<Option<u32>>,
+    ) {
+        let table = self.table.read_recursive();
+        numbers.extend(names.map(|(topic, queue_id)| table.find(topic, queue_id)));
     }
 
     /// Every handle, by its number. No queue is made while the guard lives. Does not queue up behind somebody who wants to make one, who
     /// may have to wait for others that look through all of them.
     pub(crate) fn handles(&self) -> MappedRwLockReadGuard<'_, [Arc<ConsumeQueue>]> {
-        RwLockReadGuard::map(self.topics.read_recursive(), |topics| topics.by_number.as_slice())
+        RwLockReadGuard::map(self.table.read_recursive(), QueueTable::handles)
     }
 
     /// The topics whose batches are one record each, and what other brokers read of them.
@@ -152,29 +115,21 @@ impl ConsumeQueues {
 
     /// Queues of a topic by id.
     pub(crate) fn of_topic(&self, topic: &str) -> Vec<Arc<ConsumeQueue>> {
-        let mut queues: Vec<_> = self
-            .topics
-            .read()
-            .by_name
-            .get(topic)
-            .map(|queues| queues.iter().cloned().collect())
-            .unwrap_or_default();
+        let mut queues: Vec<_> = self.table.read().of_topic(topic).into_iter().flatten().cloned().collect();
         queues.sort_by_key(|queue| queue.queue_id());
         queues
     }
 
     /// Topics with a queue that has given an offset.
     pub(crate) fn topics(&self) -> Vec<Arc<str>> {
-        let topics = self.topics.read();
-        let used = |queues: &TopicQueues| {
-            queues.iter().any(|queue| queue.next_offset() > 0 || queue.max_offset() > 0)
-        };
-        topics.by_name.iter().filter(|(_, queues)| used(queues)).map(|(name, _)| Arc::clone(name)).collect()
+        let used = |queue: &&Arc<ConsumeQueue>| queue.next_offset() > 0 || queue.max_offset() > 0;
+        let table = self.table.read();
+        table.topics().filter_map(|mut queues| queues.find(used)).map(|queue| queue.topic_name()).collect()
     }
 
     /// Number of queues with a handle.
     pub(crate) fn len(&self) -> usize {
-        self.topics.read().by_number.len()
+        self.table.read().handles().len()
     }
 
     /// Every queue with a handle, in the order of their numbers; those that are made meanwhile too. No lock is held between two.
@@ -182,7 +137,7 @@ impl ConsumeQueues {
         let mut next = 0;
         std::iter::from_fn(move || {
             let some: Vec<_> =
-                self.topics.read().by_number.iter().skip(next).take(QUEUES_AT_A_TIME).cloned().collect();
+                self.table.read().handles().iter().skip(next).take(QUEUES_AT_A_TIME).cloned().collect();
             next += some.len();
             (!some.is_empty()).then_some(some)
         })
@@ -215,14 +170,14 @@ impl ConsumeQueues {
 
     /// Compares the topics that have a directory with those that have a queue with something in its files.
     pub(crate) fn compare_directories(&self) -> io::Result<Directories> {
-        let topics = self.topics.read();
+        let table = self.table.read();
         let (mut found, mut unknown) = (0, Vec::new());
-        let in_files = |queues: &TopicQueues| queues.iter().any(|queue| queue.has_readable_units_in_files());
-        self.files.for_each_topic(|topic| match topics.by_name.get(topic) {
-            Some(queues) => found += usize::from(in_files(queues)),
+        let in_files = |queue: &Arc<ConsumeQueue>| queue.has_readable_units_in_files();
+        self.files.for_each_topic(|topic| match table.of_topic(topic) {
+            Some(mut queues) => found += usize::from(queues.any(in_files)),
             None => unknown.push(topic.to_owned()),
         })?;
-        let expected = topics.by_name.values().filter(|queues| in_files(queues)).count();
+        let expected = table.topics().filter_map(|mut queues| queues.any(in_files).then_some(())).count();
         Ok(Directories { missing: expected - found, unknown })
     }
 

@@ -31,14 +31,14 @@ impl<'r, 'a> Laying<'r, 'a> {
 
     /// Takes the next unit of the log.
     pub(super) fn put(&mut self, placement: &Placement, projector: &Projector) -> Result<(), Retry> {
-        let queue = self.queues.entry(placement.queue.number()).or_default();
+        let queue = self.queues.entry(placement.queue).or_default();
         // Or once more: the topic was deleted and made anew by a broker that left no note of it.
         let begins = placement.queue_offset == 0;
         if let Some(doubtful) = queue.doubtful.take() {
             if begins || placement.queue_offset > doubtful.queue_offset {
                 queue.lay(&doubtful, self.rebuild, projector, &mut self.repeated)?;
             } else {
-                doubtful.report_implausible();
+                projector.report_implausible(&doubtful);
             }
         }
         if begins {
@@ -47,7 +47,7 @@ impl<'r, 'a> Laying<'r, 'a> {
         if begins || queue.next.is_some_and(|next| placement.queue_offset <= next) {
             return queue.lay(placement, self.rebuild, projector, &mut self.repeated);
         }
-        queue.doubtful = Some(placement.clone());
+        queue.doubtful = Some(*placement);
         Ok(())
     }
 
@@ -81,7 +81,7 @@ impl Queue {
         projector: &Projector,
         repeated: &mut u64,
     ) -> Result<(), Retry> {
-        let queue = &placement.queue;
+        let queue = projector.handle(placement.queue);
         if self.next.is_none() {
             queue.restart_at(placement.queue_offset).map_err(rebuild.queue_error("cut"))?;
         }
@@ -90,7 +90,7 @@ impl Queue {
             *repeated += 1;
         }
         if pushed.implausible {
-            placement.report_implausible();
+            projector.report_implausible(placement);
         }
         if pushed.holes > 0 {
             tracing::error!(

@@ -352,6 +352,7 @@ impl Rebuild<'_> {
             }
             for placement in placement.iter().chain(projector.further_placements()) {
                 let Placement { queue, queue_offset, unit } = placement;
+                let queue = projector.handle(*queue);
                 let begins_late = queue.max_offset() == 0 && *queue_offset > 0;
                 let result = if offset < marks.written {
                     queue.note(*queue_offset, *unit)
