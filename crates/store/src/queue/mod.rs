@@ -95,11 +95,10 @@ impl ConsumeQueues {
     /// Adds the number of each of these queues to `numbers`, as far as they have a handle.
     pub(crate) fn find_each<'n>(
         &self,
-        names: impl Iterator<Item = (&'n [u8], i32)>,
+        names: impl Iterator<Item = (&'n [u8], i32)> + Clone,
         numbers: &mut Vec<Option<u32>>,
     ) {
-        let table = self.table.read_recursive();
-        numbers.extend(names.map(|(topic, queue_id)| table.find(topic, queue_id)));
+        self.table.read_recursive().find_each(names, numbers);
     }
 
     /// Every handle, by its number. No queue is made while the guard lives. Does not queue up behind somebody who wants to make one, who

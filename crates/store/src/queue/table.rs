@@ -1,36 +1,87 @@
 //! The table of all queues, by name and by number.
 //!
-//! The dispatcher looks up the queue of each record. With many queues it waits for memory, not for instructions: so what it reads to find
-//! one lies in one piece, for topics with a name and a number of queues that are usual.
+//! The dispatcher looks up the queue of each record. With many queues it waits for memory, not for instructions: so what tells the queues
+//! of a topic lies in one piece, if its name and their number are usual, and for many records these pieces are fetched all at once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use super::ConsumeQueue;
+use crate::mapped::prefetch;
 
 /// Every queue that has a handle.
 #[derive(Debug, Default)]
 pub(super) struct QueueTable {
-    topics: HashMap<TopicName, TopicQueues, RandomState>,
+    /// Leads from a topic's name to its place in `topics`.
+    places: HashTable<Place>,
+    topics: Vec<Topic>,
     by_number: Vec<Arc<ConsumeQueue>>,
+    hashes: RandomState,
 }
 
-type TopicName = SmallVec<[u8; 36]>;
+/// Where a topic is, and half of its hash, so that others are not looked at.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    hash: u32,
+    topic: u32,
+}
 
-/// The numbers of one topic's queues. Ids are small and dense, except for strange clients.
-#[derive(Debug, Default)]
-struct TopicQueues {
+/// A topic and the numbers of its queues. Ids are small and dense, except for strange clients.
+#[derive(Debug)]
+struct Topic {
+    name: SmallVec<[u8; 36]>,
     by_id: SmallVec<[u32; 8]>,
     others: BTreeMap<i32, u32>,
+}
+
+impl Place {
+    fn half(hash: u64) -> u32 {
+        (hash >> 32) as u32
+    }
+
+    fn may_be(&self, hash: u64) -> bool {
+        self.hash == Self::half(hash)
+    }
 }
 
 impl QueueTable {
     /// The number of a queue.
     pub(super) fn find(&self, topic: &[u8], queue_id: i32) -> Option<u32> {
-        self.topics.get(topic)?.get(queue_id)
+        self.topic(topic)?.get(queue_id)
+    }
+
+    fn topic(&self, name: &[u8]) -> Option<&Topic> {
+        let hash = self.hashes.hash_one(name);
+        let topic = |place: &Place| &self.topics[place.topic as usize];
+        let is_it = |place: &Place| place.may_be(hash) && topic(place).name.as_slice() == name;
+        self.places.find(hash, is_it).map(topic)
+    }
+
+    /// Adds the numbers of many queues, as far as there are such.
+    pub(super) fn find_each<'n>(
+        &self,
+        names: impl Iterator<Item = (&'n [u8], i32)> + Clone,
+        numbers: &mut Vec<Option<u32>>,
+    ) {
+        let from = numbers.len();
+        numbers.extend(names.clone().map(|(topic, _)| {
+            let hash = self.hashes.hash_one(topic);
+            let place = self.places.find(hash, |place| place.may_be(hash))?;
+            self.topics[place.topic as usize].prefetch();
+            Some(place.topic)
+        }));
+        for (number, (name, queue_id)) in numbers[from..].iter_mut().zip(names) {
+            *number = number.and_then(|topic| match &self.topics[topic as usize] {
+                topic if topic.name.as_slice() == name => topic.get(queue_id),
+                // Two names have the same half of a hash.
+                _ => self.find(name, queue_id),
+            });
+        }
     }
 
     /// All handles, by their number.
@@ -40,16 +91,16 @@ impl QueueTable {
 
     /// The queues of a topic.
     pub(super) fn of_topic(&self, topic: &str) -> Option<impl Iterator<Item = &Arc<ConsumeQueue>>> {
-        self.topics.get(topic.as_bytes()).map(|queues| self.of(queues))
+        self.topic(topic.as_bytes()).map(|topic| self.of(topic))
     }
 
     /// For each topic its queues, of which there is at least one.
     pub(super) fn topics(&self) -> impl Iterator<Item = impl Iterator<Item = &Arc<ConsumeQueue>>> {
-        self.topics.values().map(|queues| self.of(queues))
+        self.topics.iter().map(|topic| self.of(topic))
     }
 
-    fn of<'t>(&'t self, queues: &'t TopicQueues) -> impl Iterator<Item = &'t Arc<ConsumeQueue>> {
-        queues.iter().map(|number| &self.by_number[number as usize])
+    fn of<'t>(&'t self, topic: &'t Topic) -> impl Iterator<Item = &'t Arc<ConsumeQueue>> {
+        topic.numbers().map(|number| &self.by_number[number as usize])
     }
 
     /// Adds a queue that the table does not have; `create` makes its handle, given its number.
@@ -67,15 +118,44 @@ impl QueueTable {
         let number = self.by_number.len() as u32;
         let queue = Arc::new(create(name, number));
         self.by_number.push(Arc::clone(&queue));
-        self.topics.entry(TopicName::from_slice(topic.as_bytes())).or_default().insert(queue_id, number);
+        self.topic_or_insert(topic.as_bytes()).insert(queue_id, number);
         queue
+    }
+
+    fn topic_or_insert(&mut self, name: &[u8]) -> &mut Topic {
+        let QueueTable { places, topics, hashes, .. } = self;
+        let hash = hashes.hash_one(name);
+        let is_it =
+            |place: &Place| place.may_be(hash) && topics[place.topic as usize].name.as_slice() == name;
+        let at = match places.find(hash, is_it) {
+            Some(place) => place.topic as usize,
+            None => {
+                let place = Place { hash: Place::half(hash), topic: topics.len() as u32 };
+                places.insert_unique(hash, place, |place| {
+                    hashes.hash_one(topics[place.topic as usize].name.as_slice())
+                });
+                topics.push(Topic {
+                    name: SmallVec::from_slice(name),
+                    by_id: SmallVec::new(),
+                    others: BTreeMap::new(),
+                });
+                topics.len() - 1
+            }
+        };
+        &mut topics[at]
     }
 }
 
-impl TopicQueues {
+impl Topic {
     const DENSE: usize = 1024;
     /// In `by_id`: there is no such queue.
     const NONE: u32 = u32::MAX;
+
+    #[inline]
+    fn prefetch(&self) {
+        prefetch(&raw const self.name);
+        prefetch(&raw const self.by_id);
+    }
 
     fn get(&self, queue_id: i32) -> Option<u32> {
         match usize::try_from(queue_id) {
@@ -98,7 +178,7 @@ impl TopicQueues {
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = u32> {
+    fn numbers(&self) -> impl Iterator<Item = u32> {
         let dense = self.by_id.iter().copied().filter(|number| *number != Self::NONE);
         dense.chain(self.others.values().copied())
     }
