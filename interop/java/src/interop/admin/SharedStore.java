@@ -6,6 +6,7 @@ import interop.Inbox;
 import interop.Scenario;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -345,11 +346,15 @@ final class SharedStore {
         Path config = Environment.directory(server).resolve("store/config");
         Map<String, Long> found = new TreeMap<>();
         Path file = config.resolve(light == null ? "consumerOffset.json" : "lmqConsumerOffset.json");
-        if (Files.exists(file)) {
-            ConsumerOffsetSerializeWrapper table =
-                RemotingSerializable.fromJson(Files.readString(file), ConsumerOffsetSerializeWrapper.class);
-            table.getOffsetTable().forEach((key, queues) -> queues.forEach((queueId, offset) -> found.put(key + "-" + queueId, offset)));
+        String json;
+        try {
+            json = Files.readString(file);
+        } catch (NoSuchFileException e) {
+            // Not written yet; or this very moment: RocketMQ deletes the file and then renames the new one.
+            return found;
         }
+        ConsumerOffsetSerializeWrapper table = RemotingSerializable.fromJson(json, ConsumerOffsetSerializeWrapper.class);
+        table.getOffsetTable().forEach((key, queues) -> queues.forEach((queueId, offset) -> found.put(key + "-" + queueId, offset)));
         return found;
     }
 
