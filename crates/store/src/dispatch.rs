@@ -14,6 +14,7 @@ use ferromq_protocol::message::{
 };
 use ferromq_protocol::names::{LMQ_PREFIX, SCHEDULE_TOPIC};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::commit_log::{CommitLog, Entry, entry_at};
 use crate::deleted::DeletedTopics;
@@ -442,7 +443,7 @@ impl Dispatcher {
             && let Some(segment) = self.segment_at(log)
         {
             let before = self.position;
-            let mut group = Vec::with_capacity(GROUP);
+            let mut group: SmallVec<[_; GROUP]> = SmallVec::new();
             while let Some(record) = self.next_record(&segment, stop, target, partly) {
                 group.push(record);
                 if group.len() == GROUP {

@@ -129,22 +129,16 @@ impl QueueTable {
         let hash = hashes.hash_one(name);
         let is_it =
             |place: &Place| place.may_be(hash) && topics[place.topic as usize].name.as_slice() == name;
-        let at = match places.find(hash, is_it) {
-            Some(place) => place.topic as usize,
-            None => {
-                let place = Place { hash: Place::half(hash), topic: topics.len() as u32 };
-                places.insert_unique(hash, place, |place| {
-                    hashes.hash_one(topics[place.topic as usize].name.as_slice())
-                });
-                topics.push(Topic {
-                    name: SmallVec::from_slice(name),
-                    by_id: SmallVec::new(),
-                    others: BTreeMap::new(),
-                });
-                topics.len() - 1
-            }
-        };
-        &mut topics[at]
+        let hash_of = |place: &Place| hashes.hash_one(topics[place.topic as usize].name.as_slice());
+        let place = places.entry(hash, is_it, hash_of).or_insert_with(|| {
+            topics.push(Topic {
+                name: SmallVec::from_slice(name),
+                by_id: SmallVec::new(),
+                others: BTreeMap::new(),
+            });
+            Place { hash: Place::half(hash), topic: topics.len() as u32 - 1 }
+        });
+        &mut topics[place.get().topic as usize]
     }
 }
 
