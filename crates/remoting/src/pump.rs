@@ -153,6 +153,9 @@ struct Pump<S: Service> {
     round_answers_max: usize,
     /// Whether those who just got answers are to go on first.
     gives_way: bool,
+    /// Why nothing can be written any more. What the peer had sent before it went is still read and handled: its last words are
+    /// often requests that want no answer, such as the progress of a consumer that shuts down.
+    write_error: Option<io::Error>,
     last_activity: Instant,
 }
 
@@ -178,6 +181,7 @@ pub(crate) async fn run<S: Service>(
         has_whole_frame: false,
         round_answers_max: ROUND_ANSWERS_MIN,
         gives_way: false,
+        write_error: None,
         last_activity: Instant::now(),
     };
     let result = tokio::select! {
@@ -226,7 +230,7 @@ impl<S: Service> Pump<S> {
                 () = &mut woken => woken.set(connection.woken()),
                 open = poll_fn(|context| self.poll_read(context)) => {
                     if !open? {
-                        return Ok(());
+                        return self.write_error.take().map_or(Ok(()), |error| Err(error.into()));
                     }
                 }
                 () = &mut idle => {
@@ -240,24 +244,15 @@ impl<S: Service> Pump<S> {
         }
     }
 
-    /// Writes everything in `out`. Nothing is read meanwhile: that is the back-pressure.
+    /// Empties `out`: writes everything in it, unless the peer is gone. Nothing is read meanwhile: that is the back-pressure.
     async fn write_out(&mut self) -> Result<(), CloseReason> {
-        let written = match self.stream.try_write(&self.out) {
-            Ok(written) => written,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => return Err(error.into()),
-        };
-        if written < self.out.len() {
-            let rest = self.stream.write_all(&self.out[written..]);
-            tokio::select! {
-                written = tokio::time::timeout(self.limits.idle_timeout, rest) => match written {
-                    Ok(written) => written?,
-                    Err(_) => return Err(CloseReason::Idle(self.limits.idle_timeout)),
-                },
-                () = self.connection.closed() => return Ok(()),
+        if self.write_error.is_none() {
+            match self.write_all().await {
+                Ok(()) => self.last_activity = Instant::now(),
+                Err(CloseReason::Io(error)) => self.write_error = Some(error),
+                Err(reason) => return Err(reason),
             }
         }
-        self.last_activity = Instant::now();
         self.out.clear();
         let buffer = std::mem::take(&mut self.out);
         if buffer.capacity() <= KEPT_BYTES_MAX {
@@ -268,6 +263,26 @@ impl<S: Service> Pump<S> {
             });
         }
         Ok(())
+    }
+
+    /// Writes everything in `out`, or as much as was possible before the connection was closed.
+    async fn write_all(&mut self) -> Result<(), CloseReason> {
+        let written = match self.stream.try_write(&self.out) {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error.into()),
+        };
+        if written == self.out.len() {
+            return Ok(());
+        }
+        let rest = self.stream.write_all(&self.out[written..]);
+        tokio::select! {
+            written = tokio::time::timeout(self.limits.idle_timeout, rest) => match written {
+                Ok(written) => Ok(written?),
+                Err(_) => Err(CloseReason::Idle(self.limits.idle_timeout)),
+            },
+            () = self.connection.closed() => Ok(()),
+        }
     }
 
     /// Reads what is there and handles it at once, in the thread's own buffer. False at the end of the stream.

@@ -12,6 +12,7 @@ use ferromq_protocol::header::Request;
 use ferromq_remoting::{
     Client, Connection, InvokeError, Limits, RunningServer, Server, ServerOptions, Service,
 };
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -214,6 +215,24 @@ async fn one_way_requests_are_handled_and_not_answered() {
     stream.write_all(&bytes).await.unwrap();
     assert_eq!(read_frame(&mut stream).await.opaque, 9);
     assert_eq!(fixture.echo.handled.load(Ordering::SeqCst), 2);
+}
+
+/// A client that shuts down tells its progress, waits for no answer and closes, while something is being written to it.
+#[tokio::test]
+async fn what_a_peer_sent_before_it_went_is_handled() {
+    let mut fixture = Fixture::start(Limits::default());
+    let stream = fixture.connect().await;
+    let connection = fixture.opened.recv().await.unwrap();
+    const LAST_WORDS: usize = 100;
+    let bytes: Vec<u8> =
+        (0..LAST_WORDS as i32).flat_map(|opaque| request(1, opaque, b"last words")).collect();
+    assert_eq!(stream.try_write(&bytes).unwrap(), bytes.len());
+    // The server's task does not run before the next await: it finds a connection that was reset when it begins to write.
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(stream);
+    connection.oneway(RemotingCommand::request(1));
+    assert_eq!(fixture.closed.recv().await.unwrap(), connection.id());
+    assert_eq!(fixture.echo.handled.load(Ordering::SeqCst), LAST_WORDS);
 }
 
 #[tokio::test]
