@@ -15,6 +15,8 @@ use crate::mapped::prefetch;
 
 /// Units in memory beyond which the dispatcher writes them itself: the flusher can't keep up.
 const OVERDUE_UNITS: usize = 256 << 10;
+/// Most memory that a queue gets before it needs it.
+const ROOM_BYTES_MAX: usize = 4096 - 4096 % UNIT;
 /// Units that one write to the file takes.
 const WRITE_UNITS: usize = 8192;
 
@@ -79,6 +81,8 @@ struct Tail {
     kept: bool,
     /// Pushed to since the last sweep of those.
     used: bool,
+    /// Bytes of memory that the next units get at once, when none is left: as much as there was when it was given back.
+    room: u32,
     /// Units below this queue offset are in the file.
     written: i64,
     /// Physical offset in the unit before `written`, if that is known.
@@ -347,6 +351,7 @@ impl ConsumeQueue {
         let unwritten = (tail.end() - tail.written) as usize;
         let dropped = in_memory.saturating_sub(unwritten.max(kept_max));
         if dropped == in_memory {
+            tail.room = tail.units.len().min(ROOM_BYTES_MAX) as u32;
             tail.units = Vec::new();
         } else if dropped > kept_max {
             tail.units.drain(..dropped * UNIT);
@@ -702,6 +707,9 @@ impl Tail {
     }
 
     fn put(&mut self, unit: Unit) {
+        if self.units.capacity() == 0 {
+            self.units.reserve_exact(self.room as usize);
+        }
         self.units.extend_from_slice(&unit.encode());
         self.used = true;
     }

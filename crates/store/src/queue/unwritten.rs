@@ -24,8 +24,8 @@ const AGE_MAX: Duration = Duration::from_secs(30);
 /// Queues written under one acquisition of the writers' lock.
 const QUEUES_AT_A_TIME: usize = 64;
 /// Most memory for units that wait, bytes, and the part of the machine's that it may be.
-const UNWRITTEN_BYTES_MAX: u64 = 256 << 20;
-const UNWRITTEN_PART_OF_MEMORY: u64 = 64;
+const UNWRITTEN_BYTES_MAX: u64 = 512 << 20;
+const UNWRITTEN_PART_OF_MEMORY: u64 = 32;
 /// Queues that keep units in memory after they were written to the file, for consumers at the tail, and how many.
 const KEPT_QUEUES: usize = 16 << 10;
 const KEPT_UNITS: usize = 64;
