@@ -734,3 +734,48 @@ impl Drop for QueueWatch {
         self.queue.dispatch_watchers.fetch_sub(1, Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::batch_queue::BatchQueues;
+    use super::*;
+
+    /// A busy queue gets at once what it needed before, also in the middle of many; one that hardly has messages keeps nothing.
+    #[test]
+    fn memory_for_units_is_given_back_and_taken_again_in_one_piece() {
+        let root = tempfile::tempdir().unwrap();
+        let batch = Arc::new(BatchQueues::new(root.path(), 1000, []));
+        let files = Arc::new(QueueFiles::new(root.path(), 1000, batch));
+        let queue = ConsumeQueue::new("T".into(), 0, 0, files);
+        let push = |count: i64| {
+            for _ in 0..count {
+                let offset = queue.max_offset();
+                queue.push(offset, Unit { physical_offset: offset as u64 * 100, size: 100, tags_code: 0 });
+            }
+        };
+        let room = || queue.tail.lock().units.capacity();
+        let write_out = || {
+            queue.write_out(0).unwrap();
+            assert_eq!(room(), 0);
+        };
+        push(150);
+        write_out();
+        push(1);
+        assert_eq!(room(), 150 * UNIT);
+        push(149);
+        assert_eq!(room(), 150 * UNIT, "it did not grow");
+        push(350);
+        write_out();
+        push(1);
+        assert_eq!(room(), ROOM_BYTES_MAX);
+        write_out();
+        push(1);
+        assert!(room() < 8 * UNIT, "{} bytes for one unit", room());
+        write_out();
+
+        let mut units = [[0; UNIT]; 652];
+        assert_eq!(queue.read_units(0, &mut units, false).unwrap(), 652);
+        let places = units.iter().map(|unit| Unit::decode(unit).physical_offset);
+        assert!(places.eq((0..652).map(|offset| offset * 100)));
+    }
+}
