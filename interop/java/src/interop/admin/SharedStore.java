@@ -346,14 +346,16 @@ final class SharedStore {
         Path config = Environment.directory(server).resolve("store/config");
         Map<String, Long> found = new TreeMap<>();
         Path file = config.resolve(light == null ? "consumerOffset.json" : "lmqConsumerOffset.json");
-        String json;
+        ConsumerOffsetSerializeWrapper table = null;
         try {
-            json = Files.readString(file);
-        } catch (NoSuchFileException e) {
-            // Not written yet; or this very moment: RocketMQ deletes the file and then renames the new one.
+            table = RemotingSerializable.fromJson(Files.readString(file), ConsumerOffsetSerializeWrapper.class);
+        } catch (NoSuchFileException | RuntimeException notWhole) {
+            // As below.
+        }
+        if (table == null) {
+            // Not written yet; or this very moment: RocketMQ 4.9 deletes the file and then renames the new one, 5.3 writes over it.
             return found;
         }
-        ConsumerOffsetSerializeWrapper table = RemotingSerializable.fromJson(json, ConsumerOffsetSerializeWrapper.class);
         table.getOffsetTable().forEach((key, queues) -> queues.forEach((queueId, offset) -> found.put(key + "-" + queueId, offset)));
         return found;
     }
