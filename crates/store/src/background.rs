@@ -6,7 +6,8 @@
 //! | `store-ahead` | faults in the pages behind the log's end |
 //! | `store-flush` | forces the log to the disk: group commit, or every 500 ms |
 //! | `store-dispatch` | feeds queues and index |
-//! | `store-queues` | writes the queues' units to their files, keeps marks and checkpoint |
+//! | `store-queues` | writes the queues' units to their files, keeps the marks |
+//! | `store-lists` | forces queues and index to the disk, keeps the list of queues and the checkpoint |
 //! | `store-clean` | watches the disk, deletes what has expired |
 
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::disk;
 use crate::error::FileError;
 use crate::log::{Journal, Segment};
 use crate::options::{FlushDiskType, StoreOptions};
-use crate::queue::{ConsumeQueue, Extent, WriteOutError};
+use crate::queue::{ConsumeQueue, Extent, Listing, QueueListWriter, WriteOutError};
 use crate::retention::{is_expired, judge, local_hour};
 use crate::shared::Shared;
 
@@ -31,8 +32,10 @@ use crate::shared::Shared;
 const WRITE_BACK_BYTES: u64 = 8 << 20;
 /// Between two flushes of queues and index.
 const FULL_FLUSH: Duration = Duration::from_secs(60);
-/// At most one part in this many of the time is spent with such flushes.
-const FULL_FLUSH_PART: u32 = 10;
+/// Of so much of the log, units were written to their files since the last list of queues: time for a list of what is written.
+const RECENT_LIST_BYTES: u64 = 2 << 30;
+/// At most one part in this many of the time is spent with such flushes, and one with such lists.
+const LISTS_PART: u32 = 10;
 /// Under ASYNC_FLUSH, how long messages may come in before their last, unfinished pages are flushed too.
 const TAIL_FLUSH: Duration = Duration::from_secs(2);
 /// How long the flusher of SYNC_FLUSH sleeps at a time.
@@ -86,6 +89,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, FileErr
         )?,
         spawn("store-dispatch", dispatch)?,
         spawn("store-queues", write_queues)?,
+        spawn("store-lists", flush_everything)?,
         spawn("store-clean", clean)?,
     ])
 }
@@ -175,21 +179,48 @@ fn dispatch(shared: &Shared) {
 // ---- queues, marks, checkpoint ----
 
 fn write_queues(shared: &Shared) {
-    // Soon after a start that read a part of the log, so that the next one need not read it again.
-    let mut full_flush = Instant::now();
+    let mut recent = RecentList { position: 0, next: Instant::now() };
     while !shared.stop.sleep(shared.options.flush_interval_consume_queue) {
-        let begun = Instant::now();
-        let result = if begun < full_flush {
-            shared.write_projections(Extent::Due)
-        } else {
-            shared.queues.release_idle();
-            let result = shared.write_projections(Extent::Due).and_then(|()| shared.sync_projections());
-            full_flush = begun + FULL_FLUSH.max(begun.elapsed() * FULL_FLUSH_PART);
-            result
-        };
+        let result = shared.write_projections(Extent::Due).and_then(|()| recent.renew_if_due(shared));
         if let Err(error) = result {
             tracing::error!(%error, "can't write the consume queues: trying again");
         }
+    }
+}
+
+/// The list of queues as of what is written to their files, forced to the disk or not: from it a start goes on after the process
+/// was killed. The disk may need minutes for the files of many queues, and meanwhile the log goes on.
+struct RecentList {
+    position: u64,
+    /// Not before.
+    next: Instant,
+}
+
+impl RecentList {
+    fn renew_if_due(&mut self, shared: &Shared) -> Result<(), FileError> {
+        let begun = Instant::now();
+        let (written, synced) = shared.written_and_synced();
+        if written < self.position.max(synced) + RECENT_LIST_BYTES || begun < self.next {
+            return Ok(());
+        }
+        self.position = shared.list_recent()?;
+        self.next = begun + begun.elapsed() * LISTS_PART;
+        Ok(())
+    }
+}
+
+fn flush_everything(shared: &Shared) {
+    // Soon after a start that read a part of the log, so that the next one need not read it again.
+    let mut pause = shared.options.flush_interval_consume_queue;
+    while !shared.stop.sleep(pause) {
+        let begun = Instant::now();
+        shared.queues.release_idle();
+        let result = shared.write_projections(Extent::Due).and_then(|()| shared.sync_projections());
+        if let Err(error) = result {
+            tracing::error!(%error, "can't force the consume queues to the disk: trying again");
+        }
+        let took = begun.elapsed();
+        pause = FULL_FLUSH.max(took * LISTS_PART) - took;
     }
 }
 
@@ -277,13 +308,25 @@ impl Shared {
         }
     }
 
+    /// Up to where in the log units are in their files, and forced to the disk.
+    fn written_and_synced(&self) -> (u64, u64) {
+        let keeper = self.keeper.lock();
+        (keeper.marks.written, keeper.marks.synced)
+    }
+
+    /// Lists the queues as of what is written to their files. Returns the list's position.
+    pub(crate) fn list_recent(&self) -> Result<u64, FileError> {
+        let root = &self.options.root;
+        let (written, _) = self.written_and_synced();
+        let list = self.queues.begin_list(root, Listing::Recent, written);
+        list.and_then(QueueListWriter::finish).map_err(FileError::at("write the list of queues in", root))?;
+        Ok(written)
+    }
+
     /// Forces queues, index, the list of queues, marks and checkpoint to the disk, if something was written since.
     pub(crate) fn sync_projections(&self) -> Result<(), FileError> {
-        let is_new = {
-            let keeper = self.keeper.lock();
-            keeper.marks.written > keeper.marks.synced
-        };
-        if is_new { self.sync_and_list() } else { Ok(()) }
+        let (written, synced) = self.written_and_synced();
+        if written > synced { self.sync_and_list() } else { Ok(()) }
     }
 
     /// Writes everything that is dispatched, and forces it all to the disk.
@@ -302,7 +345,7 @@ impl Shared {
         // The list goes first: what it says of the files must be on the disk when it is there under its name.
         let list = self
             .queues
-            .begin_list(root, written)
+            .begin_list(root, Listing::Synced, written)
             .map_err(FileError::at("write the list of queues in", root))?;
         // So must be the messages: behind what is flushed of the log, units and keys may point to what a power cut takes.
         self.flush_log()?;

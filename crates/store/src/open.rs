@@ -17,7 +17,7 @@ use crate::log::{LoadedFile, MappedLog, Segment, load_files, reserve_blocks};
 use crate::mapped::MappedFile;
 use crate::marks::{Marks, MarksFile, boot_id};
 use crate::options::StoreOptions;
-use crate::queue::{ConsumeQueues, Extent, QueueList, WriteOutError};
+use crate::queue::{ConsumeQueues, Extent, Listing, QueueList, WriteOutError};
 use crate::rebuild::{QueuesAre, Rebuild, Recovered, Retry, Way, choose};
 use crate::recovery::cut;
 
@@ -86,7 +86,7 @@ fn open_or_rebuild(
         queues: &queues,
         index: index.as_ref(),
         deleted: &deleted,
-        list: QueueList::load(root),
+        list: QueueList::load(root, Listing::Synced),
         clean_exit: abort.is_none() && !tail_is_hurt && old_marks.as_ref().is_none_or(|marks| marks.clean),
         index_flushed_ms: checkpoint.read()?.index_ms,
         given: RefCell::default(),
@@ -139,7 +139,7 @@ fn open_or_rebuild(
     }
     (marks.written, marks.synced) = match recovered.queues {
         QueuesAre::OnDisk => (projected, projected),
-        QueuesAre::Listed(position) => (queues.written_below().unwrap_or(projected), position),
+        QueuesAre::Listed { synced } => (queues.written_below().unwrap_or(projected), synced),
         QueuesAre::Anew => {
             queues.iter().for_each(|queue| queue.correct_min_offset(log_min));
             queues.write_out(projected, Extent::All).map_err(|error| match error {
@@ -148,13 +148,15 @@ fn open_or_rebuild(
                     OpenError::BadFile { path: queue_directory.clone(), reason: doubt.to_string() }
                 }
             })?;
-            let list = queues.begin_list(root, projected).map_err(failed("list"))?;
+            let list = queues.begin_list(root, Listing::Synced, projected).map_err(failed("list"))?;
             queues.sync().map_err(failed("flush"))?;
             list.finish().map_err(FileError::at("write the list of queues in", root))?;
             (projected, projected)
         }
     };
-    QueueList::remove_given(root).map_err(FileError::at("delete ferromq.given in", root))?;
+    // The recovery is complete: what it noted is in the list of all queues.
+    QueueList::remove(root, Listing::Given)?;
+    QueueList::remove(root, Listing::Recent)?;
     deleted.end_with_log(log_end)?;
     marks.index_synced = projected;
     let log = MappedLog::new(options.commit_log_file_size, segments);

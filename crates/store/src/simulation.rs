@@ -162,6 +162,11 @@ impl Store {
         self.shared.write_projections(Extent::Due)
     }
 
+    /// Lists the queues as of what is written to their files.
+    pub fn step_list_queues(&self) -> Result<(), FileError> {
+        self.shared.list_recent().map(|_| ())
+    }
+
     /// Forces queues, index, marks and checkpoint to the disk.
     pub fn step_flush_projections(&self) -> Result<(), FileError> {
         self.shared.queues.release_idle();

@@ -523,9 +523,10 @@ impl Store {
 
 #[cfg(test)]
 impl Store {
-    /// What the queues' thread does every second.
+    /// What the queues' thread does, a list of them included.
     pub(crate) fn write_queues_for_test(&self) {
         self.shared.write_projections(crate::queue::Extent::Due).expect("queues can be written");
+        self.shared.list_recent().expect("a list can be written");
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::checkpoint::{CheckpointTimes, read_abort};
 use crate::error::FileError;
 use crate::marks::Marks;
-use crate::queue::QueueList;
+use crate::queue::{Listing, QueueList};
 
 use super::check::Checked;
 use super::finding::{Finding, Problem};
@@ -48,7 +48,7 @@ impl StateFiles {
                 wrong("ferromq.marks", "the marks can't be read: the next start reads the whole log");
             }
         }
-        if read(root, "ferromq.queues")?.is_some() && QueueList::load(root).is_none() {
+        if read(root, "ferromq.queues")?.is_some() && QueueList::load(root, Listing::Synced).is_none() {
             wrong("ferromq.queues", "the list of queues can't be read: the next start reads the whole log");
         }
         let abort = read_abort(root)?;

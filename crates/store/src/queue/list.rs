@@ -4,6 +4,8 @@
 //! checksum at the end. It is replaced at a clean stop, and now and then in between, and holds for each queue what was in its
 //! files, forced to the disk, before the list was written. What the log got behind the list's position, the log gives back.
 //!
+//! There are others of the same form ([`Listing`]).
+//!
 //! ```text
 //! ferromq queues 2, position 90300
 //! = 9 TopicTest
@@ -17,11 +19,29 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::disk;
+use crate::error::FileError;
 
-/// The list of all queues.
-const FILE: &str = "ferromq.queues";
-/// The same for a recovery that is under way: how far queues had got whose files it cuts. In it, nothing is readable.
-const GIVEN_FILE: &str = "ferromq.given";
+/// What a list is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listing {
+    /// All queues, as their files are on the disk.
+    Synced,
+    /// All queues, as their files were written in the present run. It holds as long as the machine is not restarted.
+    Recent,
+    /// For a recovery that is under way: how far queues had got whose files it cuts. In it, nothing is readable.
+    Given,
+}
+
+impl Listing {
+    fn file(self) -> &'static str {
+        match self {
+            Listing::Synced => "ferromq.queues",
+            Listing::Recent => "ferromq.queues.recent",
+            Listing::Given => "ferromq.given",
+        }
+    }
+}
+
 const HEADER: &str = "ferromq queues 2, position ";
 const CRC: &str = "crc ";
 /// Text gathered for one write.
@@ -59,20 +79,18 @@ pub(crate) struct QueueList {
 }
 
 impl QueueList {
-    /// Reads the list; `None` if there is none or it is not whole.
-    pub(crate) fn load(root: &Path) -> Option<QueueList> {
-        Self::load_file(&root.join(FILE))
+    /// Reads a list; `None` if there is none or it is not whole.
+    pub(crate) fn load(root: &Path, listing: Listing) -> Option<QueueList> {
+        Self::load_file(&root.join(listing.file()))
     }
 
-    /// Reads what a recovery noted that was not completed.
-    pub(crate) fn load_given(root: &Path) -> Option<QueueList> {
-        Self::load_file(&root.join(GIVEN_FILE))
-    }
-
-    /// A recovery is complete: what it noted is in the list of all queues.
-    pub(crate) fn remove_given(root: &Path) -> io::Result<()> {
-        match disk::remove_file(&root.join(GIVEN_FILE)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+    /// Removes a list that no longer holds.
+    pub(crate) fn remove(root: &Path, listing: Listing) -> Result<(), FileError> {
+        let path = root.join(listing.file());
+        match disk::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(FileError::at("delete", &path)(error))
+            }
             _ => Ok(()),
         }
     }
@@ -150,7 +168,7 @@ impl<'a> Iterator for Lines<'a> {
 #[derive(Debug)]
 pub(crate) struct QueueListWriter {
     root: PathBuf,
-    name: &'static str,
+    listing: Listing,
     file: File,
     text: String,
     written: u64,
@@ -159,20 +177,13 @@ pub(crate) struct QueueListWriter {
 }
 
 impl QueueListWriter {
-    pub(crate) fn create(root: &Path, position: u64) -> io::Result<Self> {
-        Self::create_named(root, FILE, position)
-    }
-
-    /// For how far queues had got, when the log ends at `log_end`.
-    pub(crate) fn create_given(root: &Path, log_end: u64) -> io::Result<Self> {
-        Self::create_named(root, GIVEN_FILE, log_end)
-    }
-
-    fn create_named(root: &Path, name: &'static str, position: u64) -> io::Result<Self> {
+    /// `position`: of the log, below which everything is in the list.
+    pub(crate) fn create(root: &Path, listing: Listing, position: u64) -> io::Result<Self> {
+        let file = disk::create_empty(&new_file(root, listing))?;
         Ok(QueueListWriter {
             root: root.to_path_buf(),
-            name,
-            file: disk::create_empty(&root.join("ferromq.queues.tmp"))?,
+            listing,
+            file,
             text: format!("{HEADER}{position}\n"),
             written: 0,
             crc: crc32fast::Hasher::new(),
@@ -202,15 +213,24 @@ impl QueueListWriter {
         Ok(())
     }
 
-    /// Forces the new list to the disk and puts it in the place of the old one.
+    /// Puts the new list in the place of the old one, and forces it to the disk unless it would not hold there.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.flush()?;
         self.text = format!("{CRC}{:08x}\n", self.crc.clone().finalize());
         self.flush()?;
+        let (new, path) = (new_file(&self.root, self.listing), self.root.join(self.listing.file()));
+        if self.listing == Listing::Recent {
+            return disk::rename(&new, &path);
+        }
         disk::sync_all(&self.file)?;
-        disk::rename(&self.root.join("ferromq.queues.tmp"), &self.root.join(self.name))?;
+        disk::rename(&new, &path)?;
         disk::sync_directory(&self.root)
     }
+}
+
+/// The name of a list that is not finished.
+fn new_file(root: &Path, listing: Listing) -> PathBuf {
+    root.join(format!("{}.tmp", listing.file()))
 }
 
 #[cfg(test)]
@@ -231,7 +251,7 @@ mod tests {
     }
 
     fn save(root: &Path, queues: &[ListedQueue<'_>]) {
-        let mut writer = QueueListWriter::create(root, 12).unwrap();
+        let mut writer = QueueListWriter::create(root, Listing::Synced, 12).unwrap();
         queues.iter().for_each(|queue| writer.put(queue).unwrap());
         writer.finish().unwrap();
     }
@@ -239,7 +259,7 @@ mod tests {
     #[test]
     fn what_was_listed_is_read_back() {
         let root = tempfile::tempdir().unwrap();
-        assert!(QueueList::load(root.path()).is_none());
+        assert!(QueueList::load(root.path(), Listing::Synced).is_none());
         let queues = [
             queue("a", 0, Some(7)),
             queue("a", 1, None),
@@ -248,11 +268,11 @@ mod tests {
             queue("a", 2, Some(0)),
         ];
         save(root.path(), &queues);
-        let list = QueueList::load(root.path()).unwrap();
+        let list = QueueList::load(root.path(), Listing::Synced).unwrap();
         assert_eq!(list.position, 12);
         assert!(list.queues().eq(queues.map(Some)));
         save(root.path(), &[]);
-        assert_eq!(QueueList::load(root.path()).unwrap().queues().count(), 0);
+        assert_eq!(QueueList::load(root.path(), Listing::Synced).unwrap().queues().count(), 0);
     }
 
     #[test]
@@ -262,7 +282,7 @@ mod tests {
         let queues: Vec<_> =
             names.iter().enumerate().map(|(id, name)| queue(name, id as i32, Some(5))).collect();
         save(root.path(), &queues);
-        let list = QueueList::load(root.path()).unwrap();
+        let list = QueueList::load(root.path(), Listing::Synced).unwrap();
         assert!(list.text.len() > 3 * WRITE_BYTES);
         assert!(list.queues().eq(queues.into_iter().map(Some)));
     }
@@ -271,15 +291,15 @@ mod tests {
     fn a_list_that_is_not_whole_is_none() {
         let root = tempfile::tempdir().unwrap();
         save(root.path(), &[queue("a", 0, Some(7)), queue("b", 0, Some(8))]);
-        let path = root.path().join(FILE);
+        let path = root.path().join(Listing::Synced.file());
         let whole = fs::read(&path).unwrap();
         for at in 0..whole.len() - 2 {
             let mut damaged = whole.clone();
             damaged[at] ^= 1;
             fs::write(&path, &damaged).unwrap();
-            assert!(QueueList::load(root.path()).is_none(), "byte {at}");
+            assert!(QueueList::load(root.path(), Listing::Synced).is_none(), "byte {at}");
             fs::write(&path, &whole[..at]).unwrap();
-            assert!(QueueList::load(root.path()).is_none(), "cut at {at}");
+            assert!(QueueList::load(root.path(), Listing::Synced).is_none(), "cut at {at}");
         }
     }
 
@@ -289,11 +309,11 @@ mod tests {
         for lines in ["0 0 1 0\n", "= 99 a\n0 0 1 0 5\n", "= 1 a\n0 5 1 0 5\n", "= 1 a\n0 0 1 0 -1\n", "x"] {
             let body = format!("{HEADER}12\n{lines}");
             fs::write(
-                root.path().join(FILE),
+                root.path().join(Listing::Synced.file()),
                 format!("{body}crc {:08x}\n", crc32fast::hash(body.as_bytes())),
             )
             .unwrap();
-            let list = QueueList::load(root.path()).unwrap();
+            let list = QueueList::load(root.path(), Listing::Synced).unwrap();
             assert_eq!(list.queues().last(), Some(None), "{lines}");
         }
     }

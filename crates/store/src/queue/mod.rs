@@ -27,7 +27,7 @@ pub(crate) use check::Doubt;
 pub(crate) use consume_queue::Pushed;
 pub use consume_queue::{ConsumeQueue, QueueWatch};
 use files::QueueFiles;
-pub(crate) use list::{ListedOffsets, ListedQueue, QueueList, QueueListWriter};
+pub(crate) use list::{ListedOffsets, ListedQueue, Listing, QueueList, QueueListWriter};
 use table::QueueTable;
 pub(crate) use unit::{UNIT, Unit, is_plausible};
 pub(crate) use unwritten::{Extent, WriteOutError};
@@ -195,9 +195,14 @@ impl ConsumeQueues {
     }
 
     /// Begins a new list with what is in the files of every queue. All units below `position` must have been written; before
-    /// the list is finished, the files must be synced.
-    pub(crate) fn begin_list(&self, root: &Path, position: u64) -> io::Result<QueueListWriter> {
-        let mut list = QueueListWriter::create(root, position)?;
+    /// a list of [what is synced](Listing::Synced) is finished, the files must be synced.
+    pub(crate) fn begin_list(
+        &self,
+        root: &Path,
+        listing: Listing,
+        position: u64,
+    ) -> io::Result<QueueListWriter> {
+        let mut list = QueueListWriter::create(root, listing, position)?;
         for queue in self.iter() {
             if let Some(offsets) = queue.written_offsets()? {
                 list.put(&ListedQueue { topic: queue.topic(), queue_id: queue.queue_id(), offsets })?;

@@ -2,7 +2,7 @@
 //!
 //! Nothing is lost by waiting: the log gives back what a crash takes. But a write to a file costs about the same for one unit as for
 //! a thousand, and dirties a page. So with few queues everything is written at each pass of the flusher (a second); with many,
-//! only those that have waited for [`AGE_MAX`], and when memory gets short ([`units_max`]) the oldest.
+//! only those that have waited for [`AGE_MAX`] or lie [`BEHIND_MAX`] back, and when memory gets short ([`units_max`]) the oldest.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,6 +21,8 @@ const QUEUES_PER_PASS: usize = 1024;
 /// How long a unit waits when there are more queues. What is behind the list of queues, of about every minute, is read from the
 /// log after a crash anyway.
 const AGE_MAX: Duration = Duration::from_secs(30);
+/// And how far the log may go on meanwhile, bytes, so that not too much has to be read again.
+const BEHIND_MAX: u64 = 8 << 30;
 /// Queues written under one acquisition of the writers' lock.
 const QUEUES_AT_A_TIME: usize = 64;
 /// Most memory for units that wait, bytes, and the part of the machine's that it may be.
@@ -110,7 +112,7 @@ impl ConsumeQueues {
         };
         loop {
             let mut writing = self.writing.lock();
-            let mut some = self.take_due(&mut left, extent);
+            let mut some = self.take_due(&mut left, extent, dispatched);
             if some.is_empty() {
                 // With the writers' lock held, so that no queue is on its way between list and file.
                 return Ok(self.first_unwritten().map_or(dispatched, |oldest| oldest.min(dispatched)));
@@ -127,7 +129,7 @@ impl ConsumeQueues {
         }
     }
 
-    fn take_due(&self, left: &mut usize, extent: Extent) -> VecDeque<Pending> {
+    fn take_due(&self, left: &mut usize, extent: Extent, dispatched: u64) -> VecDeque<Pending> {
         let mut unwritten = self.unwritten.lock();
         let mut some = VecDeque::new();
         while some.len() < QUEUES_AT_A_TIME
@@ -136,6 +138,7 @@ impl ConsumeQueues {
             let is_due = *left > 0
                 || extent == Extent::Due
                     && (oldest.since.elapsed() >= AGE_MAX
+                        || oldest.physical_offset.saturating_add(BEHIND_MAX) < dispatched
                         || self.unwritten_units.load(Ordering::Relaxed) > self.unwritten_units_max);
             if !is_due {
                 break;
@@ -222,5 +225,41 @@ impl Unsynced {
                 self.too_many = true;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StoreOptions;
+    use crate::queue::Unit;
+
+    #[test]
+    fn of_many_queues_those_are_written_that_lie_far_back_in_the_log() {
+        const QUEUES: usize = 3 * QUEUES_PER_PASS;
+        let root = tempfile::tempdir().unwrap();
+        let queues = ConsumeQueues::new(&StoreOptions::new(root.path()));
+        let place = |number: usize| 100 * number as u64;
+        for number in 0..QUEUES {
+            let queue = queues.get_or_create("T", number as i32);
+            queue.push(0, Unit { physical_offset: place(number), size: 100, tags_code: 0 });
+            queues.list(&queue, place(number));
+            queues.pushed(1);
+        }
+        let end = place(QUEUES);
+        assert_eq!(
+            queues.write_out(end, Extent::Due).unwrap(),
+            place(QUEUES_PER_PASS),
+            "as many as in any pass"
+        );
+        let far = 2 * QUEUES_PER_PASS + 7;
+        let dispatched = place(far) + BEHIND_MAX;
+        assert_eq!(
+            queues.write_out(dispatched, Extent::Due).unwrap(),
+            place(far),
+            "and those that lie far back"
+        );
+        let written = queues.write_out(u64::MAX, Extent::Oldest(5)).unwrap();
+        assert_eq!(written, place(far + 5), "only so many as were asked for");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Rebuild, Retry};
 use crate::error::FileError;
-use crate::queue::{ConsumeQueue, ListedOffsets, ListedQueue, QueueList, QueueListWriter};
+use crate::queue::{ConsumeQueue, ListedOffsets, ListedQueue, Listing, QueueList, QueueListWriter};
 
 /// The next offset of each queue, by queue number.
 pub(crate) type Given = BTreeMap<u32, (Arc<ConsumeQueue>, i64)>;
@@ -24,7 +24,7 @@ impl Rebuild<'_> {
         let root = &self.options.root;
         let failed = |error| Retry::from(FileError::at("write the list of queues in", root)(error));
         let log_end = self.segments.last().map_or(0, |segment| segment.end());
-        let mut list = QueueListWriter::create_given(root, log_end).map_err(failed)?;
+        let mut list = QueueListWriter::create(root, Listing::Given, log_end).map_err(failed)?;
         for (queue, next) in queues {
             let offsets =
                 ListedOffsets { min: *next, max: *next, min_physical: log_end, last_physical: None };
@@ -36,7 +36,7 @@ impl Rebuild<'_> {
 
     /// Takes over what a recovery noted that was not completed.
     fn recall_given(&self) {
-        let Some(list) = QueueList::load_given(&self.options.root) else { return };
+        let Some(list) = QueueList::load(&self.options.root, Listing::Given) else { return };
         for listed in list.queues().flatten().filter(|listed| self.is_alive(&list, listed)) {
             let queue = self.queues.get_or_create(listed.topic, listed.queue_id);
             self.was_given(&queue, listed.offsets.max);

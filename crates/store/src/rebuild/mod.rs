@@ -5,7 +5,8 @@
 //! 1. [`Rebuild::trust`]: our own clean stop, and everything is found as it was left. The queues' offsets come from the list of
 //!    queues; of their files only some are looked at, as a sample.
 //! 2. [`Rebuild::read_on_from`]: our own unclean exit. The queues' offsets come from the list, as of its position, and the log is read
-//!    from there. What is new below the [`Marks`] is in the queues' files already.
+//!    from there. What is new below the [`Marks`] is in the queues' files already. Unless the machine was restarted, the list is the
+//!    [recent](Listing::Recent) one.
 //! 3. [`Rebuild::everything`]: another broker wrote the store, or something is not as it should be. The whole log is read, and the
 //!    queues are laid anew, each unit at the place that the record's QUEUEOFFSET names.
 //!
@@ -31,7 +32,7 @@ use crate::index::KeyIndex;
 use crate::log::{MappedLog, Segment};
 use crate::marks::Marks;
 use crate::options::StoreOptions;
-use crate::queue::{ConsumeQueues, Extent, ListedQueue, QueueList, WriteOutError};
+use crate::queue::{ConsumeQueues, Extent, ListedQueue, Listing, QueueList, WriteOutError};
 use crate::recovery::{Scan, scan};
 use given::Given;
 use lay::Laying;
@@ -75,9 +76,11 @@ pub(crate) struct Recovered {
 pub(crate) enum QueuesAre {
     /// In the files, and so says the list.
     OnDisk,
-    /// In the files up to where the list says, which is this place of the log; of what is behind, some in the files, some in
-    /// memory.
-    Listed(u64),
+    /// In the files up to where a list says; of what is behind, some in the files, some in memory.
+    Listed {
+        /// Up to this place of the log on the disk too.
+        synced: u64,
+    },
     /// Laid anew; files and list are to be written.
     Anew,
 }
@@ -234,7 +237,7 @@ impl Rebuild<'_> {
                 ));
             }
         }
-        let position = self.load_list()?;
+        let position = self.load_list(self.synced_list()?)?;
         if position != marks.log_end {
             return doubt(format!("the list of queues ends at {position}, the log at {}", marks.log_end));
         }
@@ -258,11 +261,12 @@ impl Rebuild<'_> {
         })
     }
 
+    fn synced_list(&self) -> Result<&QueueList, Retry> {
+        self.list.as_ref().ok_or_else(|| Retry::Everything("there is no whole list of the queues".to_owned()))
+    }
+
     /// Makes the handles of all queues, with the offsets from the list. Returns the list's position.
-    fn load_list(&self) -> Result<u64, Retry> {
-        let Some(list) = &self.list else {
-            return Err(Retry::Everything("there is no whole list of the queues".to_owned()));
-        };
+    fn load_list(&self, list: &QueueList) -> Result<u64, Retry> {
         for listed in list.queues() {
             let Some(listed) = listed else {
                 return Err(Retry::Everything("the list of the queues is damaged".to_owned()));
@@ -308,7 +312,11 @@ impl Rebuild<'_> {
 
     /// After our own unclean exit: believes the list, and reads the log from its position.
     pub(crate) fn read_on_from(&mut self, marks: &Marks, rebooted: bool) -> Result<Recovered, Retry> {
-        let listed = self.load_list()?;
+        let synced = self.synced_list()?;
+        let recent = QueueList::load(&self.options.root, Listing::Recent)
+            .filter(|recent| !rebooted && recent.position > synced.position);
+        let listed = self.load_list(recent.as_ref().unwrap_or(synced))?;
+        let synced = synced.position;
         let mark = marks.written.max(listed);
         if mark > 0 && self.segments.last().is_none_or(|last| last.end() < mark) {
             return Err(Retry::Everything(format!("the log does not reach to the mark {mark}")));
@@ -381,7 +389,7 @@ impl Rebuild<'_> {
             self.check_every_queue()?;
         }
         self.report(&result);
-        let queues = if some_are_lost { QueuesAre::Anew } else { QueuesAre::Listed(listed) };
+        let queues = if some_are_lost { QueuesAre::Anew } else { QueuesAre::Listed { synced } };
         Ok(Recovered {
             end: result.end,
             projected: projected.end(&result),
@@ -556,8 +564,8 @@ impl Rebuild<'_> {
             return Ok(());
         }
         self.queues.pushed(std::mem::take(pushed));
-        // With many queues each got but a few units: they wait until memory gets short.
-        match self.queues.write_out(u64::MAX, Extent::Due) {
+        // With many queues each got but a few units: they wait until memory gets short, wherever in the log they are.
+        match self.queues.write_out(0, Extent::Due) {
             Ok(_) => Ok(()),
             Err(WriteOutError::Io(error)) => Err(self.queue_error("write")(error)),
             Err(doubt) => Err(Retry::Everything(doubt.to_string())),
@@ -644,7 +652,12 @@ impl Coverage {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use ferromq_protocol::message::RecordFields;
+
     use super::*;
+    use crate::{AcceptAll, ReadRequest, RecordSlice, Residency, Store};
 
     #[test]
     fn gaps_between_index_files_are_seen() {
@@ -684,22 +697,20 @@ mod tests {
         assert_eq!(of_way(""), (20, 10, true));
     }
 
-    /// A power cut: what was not forced to the disk is zeros, and the machine has another boot id.
-    #[test]
-    fn after_a_power_cut_only_what_was_forced_to_the_disk_is_believed() {
-        use crate::{AcceptAll, ReadRequest, RecordSlice, Residency, Store};
-        use ferromq_protocol::message::RecordFields;
-
-        let root = tempfile::tempdir().unwrap();
-        let options = || StoreOptions {
+    fn options(root: &Path) -> StoreOptions {
+        StoreOptions {
             commit_log_file_size: 64 << 10,
             consume_queue_file_size: 400,
             index_slots: 20,
             index_units: 400,
-            ..StoreOptions::new(root.path())
-        };
+            ..StoreOptions::new(root)
+        }
+    }
+
+    /// Sends messages with these numbers, the first that the queue has not given yet.
+    fn send(store: &Store, numbers: std::ops::Range<i64>) {
         let host = "10.0.0.1:1".parse().unwrap();
-        let send = |store: &Store, number: i64| {
+        for number in numbers {
             let properties = format!("KEYS\u{1}k{number}\u{2}");
             let fields = RecordFields {
                 properties: properties.as_bytes(),
@@ -709,20 +720,49 @@ mod tests {
             batch.push(&store.queue("T", 0), &fields).unwrap();
             store.append(&mut batch).unwrap();
             assert_eq!(batch.outcomes()[0].queue_offset, number);
-        };
-        let store = Store::open(options()).unwrap();
-        (0..50).for_each(|number| send(&store, number));
+        }
+    }
+
+    /// A store that was stopped behind message 50, and was not behind message 120, all of which are in files.
+    fn leave_unclean(root: &Path) {
+        let store = Store::open(options(root)).unwrap();
+        send(&store, 0..50);
         store.shutdown();
         drop(store);
-        let store = Store::open(options()).unwrap();
-        (50..120).for_each(|number| send(&store, number));
+        let store = Store::open(options(root)).unwrap();
+        send(&store, 50..120);
         store.dispatch_to_confirmed();
         store.write_queues_for_test();
-        drop(store);
-        let (mut file, marks) = crate::marks::MarksFile::open(root.path()).unwrap();
+    }
+
+    /// Now the machine was restarted meanwhile.
+    fn change_boot(root: &Path) {
+        let (mut file, marks) = crate::marks::MarksFile::open(root).unwrap();
         let mut marks = Marks { boot: "another".into(), ..marks.unwrap() };
         assert!(marks.synced < marks.written);
         file.write(&mut marks, false).unwrap();
+    }
+
+    /// All messages that the queue gives.
+    fn read(store: &Store) -> Vec<RecordSlice> {
+        let queue = store.queue("T", 0);
+        let mut records = Vec::new();
+        let mut offset = 0;
+        while offset < 120 {
+            let request =
+                ReadRequest { offset, max_messages: 32, max_bytes: usize::MAX, residency: Residency::Any };
+            offset = store.read(&queue, request, &AcceptAll, &mut records).next_offset;
+        }
+        assert_eq!(queue.next_offset(), 120);
+        records
+    }
+
+    /// A power cut: what was not forced to the disk is zeros, and the machine has another boot id.
+    #[test]
+    fn after_a_power_cut_only_what_was_forced_to_the_disk_is_believed() {
+        let root = tempfile::tempdir().unwrap();
+        leave_unclean(root.path());
+        change_boot(root.path());
         for unsynced in ["consumequeue/T/0/00000000000000001200", "consumequeue/T/0/00000000000000001600"] {
             std::fs::write(root.path().join(unsynced), [0; 400]).unwrap();
         }
@@ -731,22 +771,33 @@ mod tests {
         bytes[40..].fill(0);
         std::fs::write(&index, bytes).unwrap();
 
-        let store = Store::open(options()).unwrap();
-        let queue = store.queue("T", 0);
-        let mut records: Vec<RecordSlice> = Vec::new();
-        let mut offset = 0;
-        while offset < 120 {
-            let request =
-                ReadRequest { offset, max_messages: 32, max_bytes: usize::MAX, residency: Residency::Any };
-            offset = store.read(&queue, request, &AcceptAll, &mut records).next_offset;
-        }
-        assert_eq!((records.len(), queue.next_offset()), (120, 120));
+        let store = Store::open(options(root.path())).unwrap();
+        assert_eq!(read(&store).len(), 120);
         for number in 0..120 {
-            assert_eq!(
-                store.query("T", &format!("k{number}"), 9, 0, i64::MAX, false).records.len(),
-                1,
-                "{number}"
-            );
+            let found = store.query("T", &format!("k{number}"), 9, 0, i64::MAX, false);
+            assert_eq!(found.records.len(), 1, "{number}");
+        }
+    }
+
+    /// Seen by a message that is damaged: who reads the log finds it.
+    #[test]
+    fn after_a_kill_the_log_is_read_from_what_was_written_to_files_and_after_a_power_cut_from_what_was_forced()
+     {
+        for is_power_cut in [false, true] {
+            let root = tempfile::tempdir().unwrap();
+            leave_unclean(root.path());
+            let log = root.path().join("commitlog/00000000000000000000");
+            let mut bytes = std::fs::read(&log).unwrap();
+            let bodies = bytes.windows(4).enumerate().filter(|(_, bytes)| bytes == b"body");
+            let (body, _) = { bodies }.nth(60).unwrap();
+            bytes[body] = b'B';
+            std::fs::write(&log, bytes).unwrap();
+            if is_power_cut {
+                change_boot(root.path());
+            }
+            let store = Store::open(options(root.path())).unwrap();
+            assert_eq!(read(&store).len(), if is_power_cut { 119 } else { 120 });
+            assert!(!root.path().join("ferromq.queues.recent").exists(), "it was of the run before");
         }
     }
 }

@@ -291,11 +291,15 @@ impl History {
                 note!(self, "write queues");
                 store.step_write_queues().unwrap();
             }
-            72..76 => {
+            72..74 => {
+                note!(self, "list queues");
+                store.step_list_queues().unwrap();
+            }
+            74..77 => {
                 note!(self, "flush projections");
                 store.step_flush_projections().unwrap();
             }
-            76..84 => {
+            77..84 => {
                 note!(self, "write-back");
                 let machine = Rc::clone(&self.machine);
                 machine.disk().write_some_back(&mut self.rng);
