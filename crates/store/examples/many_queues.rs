@@ -152,6 +152,9 @@ fn read(directory: &Path, queues: usize) {
 fn append(directory: &Path, queues: usize) {
     let store = open(directory, "start after a clean stop");
     let handles = handles(&store, queues);
+    let begun = Instant::now();
+    handles.iter().for_each(|queue| read_last(&store, queue));
+    say("first look at a queue's files", queues, begun);
     let few_handles = &handles[..8.min(handles.len())];
     for (body_bytes, duration) in APPENDS {
         let body = vec![b'x'; body_bytes];
@@ -182,6 +185,15 @@ fn append(directory: &Path, queues: usize) {
     println!("done");
     std::io::stdout().flush().expect("a pipe");
     std::thread::park();
+}
+
+/// Who uses a queue first after a start looks at its files; a broker that runs has that behind it.
+fn read_last(store: &Store, queue: &ConsumeQueue) {
+    let offset = queue.next_offset() - 1;
+    let request = ReadRequest { offset, max_messages: 1, max_bytes: usize::MAX, residency: Residency::Any };
+    let mut records: Vec<RecordSlice> = Vec::new();
+    let outcome = store.read(queue, request, &AcceptAll, &mut records);
+    assert_eq!(outcome.messages, 1, "{}-{}", queue.topic(), queue.queue_id());
 }
 
 /// What a round of appends came to.

@@ -22,7 +22,7 @@ const QUEUES_PER_PASS: usize = 1024;
 /// log after a crash anyway.
 const AGE_MAX: Duration = Duration::from_secs(30);
 /// And how far the log may go on meanwhile, bytes, so that not too much has to be read again.
-const BEHIND_MAX: u64 = 8 << 30;
+const BEHIND_MAX: u64 = 16 << 30;
 /// Queues written under one acquisition of the writers' lock.
 const QUEUES_AT_A_TIME: usize = 64;
 /// Most memory for units that wait, bytes, and the part of the machine's that it may be.
